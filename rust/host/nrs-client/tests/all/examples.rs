@@ -9,6 +9,13 @@ use std::{
     process::{Command, Stdio},
 };
 
+/// Returns a command that runs the example `name`.
+fn example(name: &str) -> Command {
+    let tests = env::current_exe().expect("this program");
+    let target = tests.ancestors().nth(2).expect("a directory");
+    Command::new(target.join("examples").join(name))
+}
+
 /// Compares the servers on the page with their sources, without the license lines.
 #[test]
 fn the_page_shows_the_servers() {
@@ -29,13 +36,7 @@ fn the_page_shows_the_servers() {
 /// Verifies that all lines are served, with and without nrs.
 #[test]
 fn the_fallback_serves_each_line() {
-    let tests = env::current_exe().expect("this program");
-    let program = tests
-        .ancestors()
-        .nth(2)
-        .expect("a directory")
-        .join("examples/fallback");
-    let mut child = Command::new(&program)
+    let mut child = example("fallback")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -58,4 +59,21 @@ fn the_fallback_serves_each_line() {
     lines.sort();
     printed.sort();
     assert_eq!(printed, lines);
+}
+
+/// Verifies that both ends of adaptive timeouts work together: twelve clients that wait longer than
+/// their first timeout get early replies, and the death of the server is noticed.
+#[test]
+fn both_ends_of_timeouts() {
+    let output = example("timeouts").output().expect("the example was built");
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).expect("UTF-8");
+    let crowd = printed
+        .lines()
+        .find(|line| line.trim_start().starts_with("12 "))
+        .expect("a line for twelve clients");
+    let early = crowd.split_whitespace().nth(3).expect("a column");
+    assert_ne!(early, "0", "{printed}");
+    let last = printed.lines().last().expect("lines");
+    assert!(last.starts_with("the server died: noticed"), "{last}");
 }

@@ -120,7 +120,7 @@ worker() {
 	local alone
 	polite 1002 2
 	alone=$rate
-	dd if=/dev/zero of=/dev/nb0 bs=1M count=100 2>/dev/null &
+	dd if=/dev/zero of=/dev/nb0 bs=1M count=20 2>/dev/null &
 	reader=$!
 	wait_for 20 '[ "$(deferred)" -gt 60 ]' || fail "$(status)"
 	undisturbed 0.6 "$alone"

@@ -117,16 +117,19 @@ large() {
 worker() {
 	setup 64 'tbf uid' memory_backed=1
 	rule 'uid={4294967295} rate=8'
-	local alone
+	local alone fd
 	polite 1002 2
 	alone=$rate
-	dd if=/dev/zero of=/dev/nb0 bs=1M count=20 2>/dev/null &
-	reader=$!
+	# The last close of a disk flushes it, by the task that closes.
+	exec {fd}<>/dev/nb0
+	echo $((64 << 20)) >/proc/sys/vm/dirty_bytes
+	echo $((1 << 20)) >/proc/sys/vm/dirty_background_bytes
+	dd if=/dev/zero of=/dev/nb0 bs=1M count=20 conv=notrunc 2>/dev/null
 	wait_for 20 '[ "$(deferred)" -gt 60 ]' || fail "$(status)"
 	undisturbed 0.6 "$alone"
 	set_to svc nrs_tbf_rule 'change slow rate=100000'
-	wait $reader
 	nothing_left
+	[ "$(counter a anonymous)" -gt 60 ] || fail "no kernel thread wrote: $(status)"
 }
 
 # buffered DATA: Verifies that a group without a limit reads, and flushes files, nearly as fast as

@@ -3,7 +3,7 @@
 #
 # usage: scripts/build-module.sh stock|SERIES|debug [--clippy] [--source DIR]
 #
-# Builds nrs.ko for the stock kernel, for the kernel of another supported series, such as 7.2
+# Builds nrs.ko for the stock kernel, for another kernel, such as 7.2 or 7.3-rt
 # (scripts/kernel.sh), or for the debug kernel (scripts/debug-kernel.sh). The sources (Kbuild, rust/
 # without rust/host, include/) are copied to $NRS_CACHE/module/FLAVOUR/src and built there, so the
 # checkout stays clean. Warnings are errors. Nothing is built if the input equals that of the last

@@ -5,9 +5,10 @@
 #
 # Gets the stock kernel that the module is built for and tested in: Debian's cloud kernel from
 # trixie-backports, the newest point release of the first supported series that the archive has, or
-# of SERIES. Unpacks the kernel (nothing is installed) and rebuilds the Rust metadata that Debian's
-# header packages lack, from the same source, configuration and compilers. An earlier choice is kept
-# until --refresh, because the archive drops old sources.
+# of SERIES; SERIES-rt is Debian's real-time kernel of the series. Unpacks the kernel (nothing is
+# installed) and rebuilds the Rust metadata that Debian's header packages lack, from the same
+# source, configuration and compilers. An earlier choice is kept until --refresh, because the
+# archive drops old sources.
 #
 #   --print     print shell variables for the chosen kernel (fails if there is none yet):
 #               NRS_KREL release, NRS_KBUILD directory for `make -C`, NRS_VMLINUZ image,
@@ -22,7 +23,11 @@ args=("$@")
 base=$NRS_CACHE/kernel
 current=$base/current
 series_list=${NRS_KERNEL_SERIES:-$(supported_series)}
-case ${1:-} in [0-9]*) series_list=$1 current+=-$1 && shift ;; esac
+suffix=-cloud-amd64
+case ${1:-} in
+[0-9]*-rt) series_list=${1%-rt} suffix=-rt-amd64 current+=-$1 && shift ;;
+[0-9]*) series_list=$1 current+=-$1 && shift ;;
+esac
 
 print_variables() {
 	local rel=$1
@@ -62,7 +67,6 @@ mkdir -p "$base"
 
 # --- Debian's archive, with an apt state of its own -----------------------------------------------
 archive_apt
-suffix=-cloud-amd64
 
 # archive_has PACKAGE VERSION: Returns true if the archive has this version of the package.
 archive_has() {

@@ -18,7 +18,7 @@
 # QEMU's microvm: the disk is a memory-mapped virtio device, and the second serial line is an ISA
 # card.
 #
-#   --kernel K     stock, a supported series such as 7.2 (Debian's kernel of that series), or debug
+#   --kernel K     stock, a series of scripts/kernel.sh such as 7.2 or 7.3-rt, or debug
 #   --cpus N       virtual CPUs (default 2)
 #   --mem M        memory, MiB (default 1024; debug 2048)
 #   --timeout S    time limit of the whole run, seconds (default 180; debug 420)

@@ -6,6 +6,7 @@
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/part_stat.h>
 #include <linux/percpu-refcount.h>
 #include <linux/rcupdate.h>
@@ -157,4 +158,9 @@ void nrs_bio_submit(struct bio *bio)
 bool nrs_queue_shares_tags(struct request_queue *q)
 {
 	return blk_mq_is_shared_tags(q->tag_set->flags);
+}
+
+bool nrs_queue_may_regroup(struct request_queue *q)
+{
+	return mutex_is_locked(&q->tag_set->tag_list_lock);
 }

@@ -82,4 +82,10 @@ void nrs_bio_submit(struct bio *bio);
 /* Returns true if all hardware queues of @q share one set of tags. */
 bool nrs_queue_shares_tags(struct request_queue *q);
 
+/*
+ * Returns true while the number of hardware queues of @q changes, and sometimes at other times: the
+ * block layer then holds a mutex, whose functions are macros in real-time kernels.
+ */
+bool nrs_queue_may_regroup(struct request_queue *q);
+
 #endif

@@ -234,6 +234,9 @@ static void nrs_irq_disable(void)
 {
 	unsigned long flags;
 
+	/* A lock of a real-time kernel sleeps, and interrupts that take locks run in threads. */
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		return;
 	local_irq_save(flags);
 	if (!__this_cpu_read(nrs_irq_depth))
 		__this_cpu_write(nrs_irq_flags, flags);
@@ -242,7 +245,7 @@ static void nrs_irq_disable(void)
 
 static void nrs_irq_enable(void)
 {
-	if (!__this_cpu_dec_return(nrs_irq_depth))
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT) && !__this_cpu_dec_return(nrs_irq_depth))
 		local_irq_restore(__this_cpu_read(nrs_irq_flags));
 }
 

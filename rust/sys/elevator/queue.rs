@@ -112,9 +112,8 @@ impl RequestQueue {
 
     /// Returns true while the number of hardware queues changes, and sometimes at other times.
     pub(super) fn may_regroup(&self) -> bool {
-        // SAFETY: By the type invariant; a queue that had a scheduler has its tag set. The block
-        // layer holds this lock while the number changes.
-        unsafe { bindings::mutex_is_locked(&raw mut (*(*self.q).tag_set).tag_list_lock) }
+        // SAFETY: By the type invariant; a queue that had a scheduler has its tag set.
+        unsafe { raw::nrs_queue_may_regroup(self.q) }
     }
 
     /// Runs `f` while the queue is frozen and quiesced: it has no requests, and the scheduler is

@@ -26,10 +26,10 @@
 //! - *Over*: a request in flight without a slot, dispatched by a drain or after a stall.
 //! - *Refused*: a request that failed unprocessed, because the device is offline, disconnected or
 //!   removed. Policies return the charge of the request, so the next request follows at once.
-//!   `ENODEV` means a refusal; `EIO` and `ENOLINK` may mean one, or a bad sector. They mean a refusal
-//!   after [`REFUSALS`] such failures in a row, of any client, within a tick each. A device needs
-//!   longer for a bad sector, and a success of any client ends the row. Only failed requests are
-//!   free, so nobody gets data beyond a limit.
+//!   `ENODEV` means a refusal; `EIO` and `ENOLINK` may mean one, or a bad sector. They mean a
+//!   refusal after [`REFUSALS`] such failures in a row, of any client, within a tick each. A device
+//!   needs longer for a bad sector, and a success of any client ends the row. Only failed requests
+//!   are free, so no user gets data beyond a limit.
 //! - *Slot pool*: the slots and the partitions that wait for them, see
 //!   [`crate::sched::partition::slot_pool`].
 //!

@@ -25,8 +25,8 @@
 //! # Why no deferred request is forgotten
 //!
 //! A request is deferred only while others of its user are queued. When one of these leaves, the
-//! caller is told to submit deferred requests if the user or the owner may double its queue, which
-//! holds at the latest when its last one leaves.
+//! caller has to submit deferred requests if the user or the owner may double its queue, which holds
+//! at the latest when its last one leaves.
 
 use crate::sched::{
     key::{Hashed, Hasher},
@@ -199,8 +199,8 @@ impl<L: Default> TagShares<L> {
         self.count_deferred(idx, 1);
     }
 
-    /// Removes the next deferred request by `take`, of the owners with room in turn, or of any owner
-    /// if `tags` is `None`. With `tags` the request is counted as queued, as by [`Self::enter`].
+    /// Removes the next deferred request by `take`, of the owners with room in turn, or of any
+    /// owner if `tags` is `None`. With `tags` the request is counted as by [`Self::enter`].
     pub fn next<R>(
         &mut self,
         tags: Option<u32>,
@@ -292,8 +292,8 @@ impl<L: Default> TagShares<L> {
         self.count(idx, |share| &mut share.queued, difference)
     }
 
-    /// Adds `difference`, wrapping, to the deferred requests of the owner at `idx`, of its user, and
-    /// of all.
+    /// Adds `difference`, wrapping, to the deferred requests of the owner at `idx`, of its user,
+    /// and of all.
     fn count_deferred(&mut self, idx: u32, difference: u32) {
         self.deferred = self.deferred.wrapping_add(difference);
         self.count(idx, |share| &mut share.deferred, difference);

@@ -71,8 +71,8 @@ void nrs_bio_detach(struct bio *bio);
 bool nrs_request_is_watched(struct request *rq);
 
 /*
- * Frees @rq, which was never started and which the caller owns, and returns its bios, linked through
- * bi_next. They may wait, as after nrs_bio_detach().
+ * Frees @rq, which was never started and which the caller owns, and returns its bios, linked
+ * through bi_next. They may wait, as after nrs_bio_detach().
  */
 struct bio *nrs_request_take_bios(struct request *rq);
 

@@ -86,7 +86,8 @@ failing() {
 alone() {
 	local before got
 	before=$(counter a ended)
-	load a as=1001 --time_based --runtime=4 --continue_on_error=all "${@:2}" >/tmp/reader.txt || true
+	load a as=1001 --time_based --runtime=4 --continue_on_error=all "${@:2}" \
+		>/tmp/reader.txt || true
 	got=$(($(counter a ended) - before))
 	say "$got requests in 4 s at 5/s"
 	[ "$got" -ge 10 ] && [ "$got" -le "$1" ] || fail "$got requests in 4 s, limited to 5/s"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: elevator-tags.sh [FUNCTION...]
 #
-# Tags of a disk with the I/O scheduler: whoever has more requests queued than its share leaves tags
-# to others, whoever submits the requests, and however.
+# Tags of a disk with the I/O scheduler: a user with more requests queued than its share leaves tags
+# to other users, even if kernel threads submit the requests.
 NRS_FRONT=elevator
 . /tests/nrs.sh
 
@@ -25,8 +25,8 @@ rule() {
 	set_to svc nrs_tbf_rule "start slow $1"
 }
 
-# polite UID SECONDS: Sets $rate to the requests per second of a user with one request at a time, who
-# reads what no test writes.
+# polite UID SECONDS: Sets $rate to the requests per second of a user with one request at a time,
+# who reads what no test writes.
 polite() {
 	load a as="$1" --iodepth=1 --offset=112m --time_based --runtime="$2" >/tmp/polite.txt
 	rate=$(terse /tmp/polite.txt 8)
@@ -98,8 +98,8 @@ large() {
 	mkdir -p /sys/fs/cgroup/test.a
 	(echo $BASHPID >/sys/fs/cgroup/test.a/cgroup.procs
 		exec setpriv --reuid 1001 --clear-groups fio --name=large --filename=/dev/mapper/a \
-			--rw=randread --bs=4m --direct=1 --ioengine=libaio --iodepth=8 --size=64m --io_size=32m \
-			--norandommap --minimal >/tmp/large.txt) &
+			--rw=randread --bs=4m --direct=1 --ioengine=libaio --iodepth=8 --size=64m \
+			--io_size=32m --norandommap --minimal >/tmp/large.txt) &
 	reader=$!
 	wait_for 10 '[ "$(deferred)" -gt 60 ]' || fail "$(status)"
 	undisturbed 0.6 "$alone"
@@ -266,7 +266,8 @@ figure long try 60 "one request at a time beside requests that must not merge" l
 figure try 60 "one request at a time beside throttled kernel threads" worker
 figure long try 90 "one request at a time beside 320 throttled cgroups of a user" groups
 figure try 90 "a file system beside buffered writes of a limited cgroup" buffered sequential
-figure long try 90 "a file system beside scattered buffered writes of a limited cgroup" buffered scattered
+figure long try 90 "a file system beside scattered buffered writes of a limited cgroup" \
+	buffered scattered
 try 60 "deferred requests after changes of the scheduler" changes
 try 60 "deferred requests of a removed disk" removed
 try 60 "deferred requests of a frozen cgroup" frozen

@@ -11,8 +11,8 @@ ok() {
 	[ -z "${NRS_TALLY:-}" ] || echo ok >>"$NRS_TALLY"
 }
 
-# not_ok NAME REASON: Counts and prints a failed check, with the last ten lines of the reason, joined
-# and cut to 2000 characters.
+# not_ok NAME REASON: Counts and prints a failed check, with the last ten lines of the reason,
+# joined and cut to 2000 characters.
 not_ok() {
 	local reason
 	nrs_failed=$((nrs_failed + 1))

@@ -3,13 +3,14 @@
 //! Tags of a disk, divided among the owners of its queued requests by
 //! [`tag_shares`](crate::sched::tag_shares).
 //!
-//! Bios and requests of an owner without room are deferred, whoever submits them. They have no tag
-//! while they wait, so a throttled owner may have any number, and no task is blocked for them.
+//! Bios and requests of an owner without room are deferred, even those that a kernel thread submits
+//! for the owner. They have no tag while they wait, so a throttled owner may have any number, and no
+//! task is blocked for them.
 //!
-//! Not deferred are requests that others may wait for: metadata, swap, parts of a flush, and
-//! requests of tasks that reclaim memory; nor those of the real-time class, which have a queue of
-//! their own. Writes of zoned disks keep their order within a zone, and
-//! requests that `nrs_pop` orders keep the order of arrival, so neither is deferred.
+//! Not deferred are requests that other users may wait for: metadata, swap, parts of a flush, and
+//! requests of tasks that reclaim memory. Requests of the real-time class have a queue of their own.
+//! Writes of zoned disks keep their order within a zone, and requests that `nrs_pop` orders keep the
+//! order of arrival.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -157,8 +158,8 @@ impl Tags {
         !(is_awaited || bio.is_realtime() || bio.is_zoned_write())
     }
 
-    /// Defers a bio if its owner has no room; returns the bio if it is to be submitted now. `names`:
-    /// job identifiers need the names of the submitter.
+    /// Defers a bio if its owner has no room; returns the bio if it is to be submitted now.
+    /// `names`: job identifiers need the names of the submitter.
     #[inline]
     pub(super) fn defer_bio(
         &self,
@@ -191,8 +192,8 @@ impl Tags {
         Ok(())
     }
 
-    /// Counts a request that is being inserted and returns it with the index of its owner, or defers
-    /// it if its owner has no room. `may_defer`: the request may wait without a tag.
+    /// Counts a request that is being inserted and returns it with the index of its owner, or
+    /// defers it if its owner has no room. `may_defer`: the request may wait without a tag.
     pub(super) fn enter<'a>(
         &self,
         request: Request<'a>,

@@ -134,7 +134,7 @@ pub(crate) trait DeferredSource: Send + Sync {
     /// Removes and returns the next bio to submit.
     fn next(&self) -> Option<ListArc<DeferredBio>>;
 
-    /// Called after `bio` was submitted.
+    /// Ends the submission of `bio`, which may be part of a request now, or have failed.
     fn submitted(&self, bio: &DeferredBio);
 }
 

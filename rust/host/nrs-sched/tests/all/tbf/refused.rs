@@ -10,8 +10,8 @@ use nrs_sched::{
     server::{Relate, Server},
 };
 
-/// Checks that a device that refuses everything is offered all queued requests at once, and that the
-/// user has no debt afterwards.
+/// Checks that a device that refuses everything is offered all queued requests at once, and that
+/// the user has no debt afterwards.
 #[test]
 fn a_backlog_for_a_dead_device_ends_at_once() {
     let mut tunables = Tunables::default();

@@ -25,8 +25,8 @@
 //! # Why no deferred request is forgotten
 //!
 //! A request is deferred only while others of its user are queued. When one of these leaves, the
-//! caller has to submit deferred requests if the user or the owner may double its queue, which holds
-//! at the latest when its last one leaves.
+//! caller has to submit deferred requests if the user or the owner may double its queue, which
+//! holds at the latest when its last one leaves.
 
 use crate::sched::{
     key::{Hashed, Hasher},

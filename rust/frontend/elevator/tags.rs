@@ -4,13 +4,13 @@
 //! [`tag_shares`](crate::sched::tag_shares).
 //!
 //! Bios and requests of an owner without room are deferred, even those that a kernel thread submits
-//! for the owner. They have no tag while they wait, so a throttled owner may have any number, and no
-//! task is blocked for them.
+//! for the owner. They have no tag while they wait, so a throttled owner may have any number, and
+//! no task is blocked for them.
 //!
 //! Not deferred are requests that other users may wait for: metadata, swap, parts of a flush, and
-//! requests of tasks that reclaim memory. Requests of the real-time class have a queue of their own.
-//! Writes of zoned disks keep their order within a zone, and requests that `nrs_pop` orders keep the
-//! order of arrival.
+//! requests of tasks that reclaim memory. Requests of the real-time class have a queue of their
+//! own. Writes of zoned disks keep their order within a zone, and requests that `nrs_pop` orders
+//! keep the order of arrival.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

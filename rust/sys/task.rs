@@ -187,6 +187,9 @@ impl<'a> Submitter<'a> {
     /// A task has its own credentials and may temporarily override them. If a task of root or a
     /// kernel thread overrides its credentials, the new ones identify the user for whom a server
     /// works. If a task of another user does, they identify the task that mounted an overlay.
+    ///
+    /// A user namespace that a user created may map many ids, of which the user chooses. All
+    /// requests from such a namespace belong to [`creator`].
     pub(crate) fn owner(&self) -> Option<(u32, u32)> {
         if let Some(record) = self.recorded() {
             return record.whose.owner;
@@ -195,12 +198,16 @@ impl<'a> Submitter<'a> {
             return None;
         }
         // SAFETY: By the type invariant this task runs; its credentials may be read without a lock
-        // because only the task itself replaces them.
-        let [own, taken] = unsafe {
-            [(*self.task).real_cred, (*self.task).cred]
-                .map(|cred| ((*cred).fsuid.val, (*cred).fsgid.val))
-        };
-        Some(if own.0 == 0 { taken } else { own })
+        // because only the task itself replaces them. They refer to their namespace.
+        unsafe {
+            let (own, taken) = ((*self.task).real_cred, (*self.task).cred);
+            let cred = if (*own).fsuid.val == 0 { taken } else { own };
+            let (ids, ns) = (((*cred).fsuid.val, (*cred).fsgid.val), (*cred).user_ns);
+            if ns == &raw mut bindings::init_user_ns {
+                return Some(ids);
+            }
+            Some(creator(ns).unwrap_or(ids))
+        }
     }
 
     /// Returns the thread group id.
@@ -330,6 +337,28 @@ impl SubmitterRecord {
 pub(crate) fn can_be_throttled() -> bool {
     // SAFETY: Always safe to call from task context.
     !submitter().works_for_no_user() && unsafe { raw::nrs_can_hold_back() }
+}
+
+/// Returns the user and the group that created the outermost namespace of `ns` and its ancestors
+/// that was not created by root; `None` if root created all.
+///
+/// # Safety
+///
+/// `ns` is valid.
+#[cold]
+unsafe fn creator(mut ns: *const bindings::user_namespace) -> Option<(u32, u32)> {
+    let mut found = None;
+    // SAFETY: By the safety requirements of this function. A namespace refers to its parent, and
+    // these fields do not change. Only the initial namespace has no parent.
+    unsafe {
+        while !(*ns).parent.is_null() {
+            if (*ns).owner.val != 0 {
+                found = Some(((*ns).owner.val, (*ns).group.val));
+            }
+            ns = (*ns).parent;
+        }
+    }
+    found
 }
 
 /// Returns true if the running task has `CAP_SYS_ADMIN` in the initial namespace.

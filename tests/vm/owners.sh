@@ -22,9 +22,9 @@ setup() {
 	chmod 644 /mnt/a/file
 }
 
-# served UID: Prints the dispatched requests of the user.
+# served ID [LEVEL]: Prints the dispatched requests of the user, or of that gid.
 served() {
-	awk -v entity="\"uid:$1\"" \
+	awk -v entity="\"${2:-uid}:$1\"" \
 		'$2 == "entity:" { on = $3 == entity } on && $1 == "dispatched:" { n += $2 }
 			END { print n + 0 }' "$(at svc nrs_fairshare_stats)"
 }
@@ -66,6 +66,50 @@ spaced() {
 	setpriv --reuid 2003 --clear-groups unshare --user --map-root-user bash \
 		-c "$(declare -f reads); reads /mnt/a/file"
 	[ "$(served 2003)" -ge 256 ] || fail "uid 2003: $(served 2003) requests"
+}
+
+# mapped UID MAP COMMAND...: Runs a command in a user namespace that the user creates and the caller
+# maps.
+mapped() {
+	local file
+	# shellcheck disable=SC2016
+	setpriv --reuid "$1" --regid "$1" --clear-groups unshare --user --keep-caps \
+		bash -c 'until grep -q . /proc/$$/gid_map; do sleep 0.05; done; exec "$@"' - "${@:3}" &
+	# shellcheck disable=SC2016
+	wait_for 10 '[ "$(readlink /proc/$!/ns/user)" != "$(readlink /proc/self/ns/user)" ]'
+	for file in uid_map gid_map; do echo "$2" >/proc/$!/$file; done
+	wait $!
+}
+
+# all_read ID...: Reads the file once as each of the users, with their groups.
+all_read() {
+	local id
+	for id; do
+		setpriv --reuid "$id" --regid "$id" --clear-groups bash -c 'reads /mnt/a/file'
+	done
+}
+
+# Verifies that requests with subordinate ids belong to the user who created the namespace, and that
+# ids that root maps are users.
+subordinate() {
+	local level all='' id
+	setup
+	declare -fx reads all_read mapped
+	for level in uid gid; do
+		policy svc "fairshare ${level}_fair"
+		mapped 2013 '0 100000 65536' bash -c 'all_read 0 5 6'
+		mapped 0 '0 200000 65536' bash -c 'all_read 5 6'
+		mapped 0 '0 200000 65536' setpriv --reuid 0 --regid 0 --clear-groups \
+			bash -c ". /tests/lib.sh; mapped 7 '0 1000 1000' bash -c 'all_read 5 6'"
+		for id in 2013 200005 200006 200007 100000 100005 100006 201005 201006; do
+			all+=" $level:$id=$(($(served $id $level) / 256))"
+		done
+	done
+	say "$all"
+	[ "$all" = "$(for level in uid gid; do
+		printf " $level:%s" 2013=3 200005=1 200006=1 200007=2 100000=0 100005=0 100006=0 \
+			201005=0 201006=0
+	done)" ]
 }
 
 # as UID COMMAND...: Runs a command, or a function of this script, as that user.
@@ -476,6 +520,7 @@ torn() {
 try 30 "an overlay: the task's user" overlaid
 try 30 "io_uring: the task's user" ringed
 try 30 "a user namespace: the user outside" spaced
+try 60 "subordinate ids: the user who created the namespace" subordinate
 try 30 "suid: root; seteuid: the assumed user" elevated
 long try 60 "layers: the user, the cgroup alone, or none" between
 long try 60 "page cache: the cgroup that dirtied the file first, the uid of the caller" cached

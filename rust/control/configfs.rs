@@ -27,7 +27,7 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     str::Formatter,
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use crate::{
@@ -35,7 +35,8 @@ use crate::{
     sched::text::parse_u32,
     sys::{
         configfs::{GroupRef, WithDefaultGroup},
-        misc,
+        misc::{self, WithoutIo},
+        mutex::NoIoMutex,
         series::configfs_attributes,
     },
 };
@@ -75,12 +76,13 @@ impl GroupOperations for RootGroup {
                 state: 2,
             ],
         };
+        // A change of a disk, which a driver may wait for, needs the lock that is held here until
+        // the group is created.
+        let scope = WithoutIo::begin();
         let path = name.try_into()?;
-        // A change of a disk, which a driver may wait for, needs the lock that is held here.
-        let made = misc::without_io(|| registry::create(name, None));
-        let kept = KeptService::new(made?)?;
+        let kept = KeptService::new(registry::create(name, None)?)?;
         let inner = GroupRef::new(rules::group(kept.0.clone())?)?;
-        Ok(WithDefaultGroup::group(path, item_type, kept, inner))
+        Ok(scope.around(WithDefaultGroup::group(path, item_type, kept, inner)))
     }
 }
 
@@ -88,7 +90,7 @@ impl GroupOperations for RootGroup {
 #[pin_data]
 struct DirectoryService {
     #[pin]
-    service: Mutex<Arc<Service>>,
+    service: NoIoMutex<Arc<Service>>,
 }
 
 impl DirectoryService {
@@ -110,7 +112,7 @@ impl KeptService {
     fn new(service: Arc<Service>) -> Result<Self> {
         let held = service.clone();
         let place = pin_init!(DirectoryService {
-            service <- new_mutex!(held, "nrs_directory"),
+            service <- NoIoMutex::new(new_mutex!(held, "nrs_directory")),
         });
         let place = Arc::pin_init(place, GFP_KERNEL).inspect_err(|_| {
             let _ = registry::remove(&service);

@@ -129,6 +129,15 @@ impl WithoutIo {
             _of_this_task: NotThreadSafe,
         }
     }
+
+    /// Returns an initialiser like `init`. The scope ends when the initialiser has run or is
+    /// dropped, so the memory to be initialised is allocated in the scope, too.
+    pub(crate) fn around<T, E>(self, init: impl PinInit<T, E>) -> impl PinInit<T, E> {
+        init.pin_chain(move |_| {
+            drop(self);
+            Ok(())
+        })
+    }
 }
 
 impl Drop for WithoutIo {

@@ -56,7 +56,10 @@ use crate::{
         },
         text::Heads,
     },
-    sys::series::{configfs_attributes, ENAMETOOLONG},
+    sys::{
+        misc::WithoutIo,
+        series::{configfs_attributes, ENAMETOOLONG},
+    },
 };
 
 /// Maximum bytes of the conditions: the rest of a command needs fewer than 256.
@@ -100,6 +103,8 @@ impl GroupOperations for Rules {
                 enabled: 8,
             ],
         };
+        // As for the directory of a service.
+        let scope = WithoutIo::begin();
         let path = name.try_into()?;
         let name = rule_name(name)?;
         let started = rules_with(&self.place.service(), &name, Heads::All);
@@ -112,7 +117,7 @@ impl GroupOperations for Rules {
             place,
             draft <- new_mutex!(RuleDraft::new()?, "nrs_rule"),
         }? Error);
-        Ok(Group::new(path, item_type, rule))
+        Ok(scope.around(Group::new(path, item_type, rule)))
     }
 }
 

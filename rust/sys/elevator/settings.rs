@@ -48,8 +48,12 @@ impl<T: Scheduler> SchedulerInstance<T> {
                 Reply::new(page, PAGE_SIZE),
             )
         };
-        let current = this.control.lock().current.clone();
-        let shown = (file.show)(&current, &mut reply).and_then(|()| reply.write_char('\n'));
+        // Locked, so that the file does not keep a scheduler that a change replaces meanwhile: the
+        // last reference must not be dropped under the lock of the files.
+        let control = this.control.lock();
+        let shown = (file.show)(&control.current, &mut reply);
+        drop(control);
+        let shown = shown.and_then(|()| reply.write_char('\n'));
         misc::size(shown.map(|()| reply.used()).map_err(|_| ENOSPC))
     }
 

@@ -366,7 +366,7 @@ above() {
 	dm_create volume "0 $(sectors /dev/nb0) linear /dev/nb0 0"
 	chmod 666 /dev/mapper/volume
 	begin volume as=1001 --iodepth=100
-	wait_for 20 '[ "$(counter a held)" -ge 90 ]' || fail "no backlog: $(status)"
+	wait_for 20 '[ "$(counter a held)" -ge 80 ]' || fail "no backlog: $(status)"
 	dm suspend volume &
 	suspend=$!
 	drained() {

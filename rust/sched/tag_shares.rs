@@ -31,7 +31,7 @@
 use crate::sched::{
     key::{Hashed, Hasher},
     mem::{Need, NoMemory},
-    slab::{Linked, Links, SlabList},
+    slab::{Linked, Links, SlabList, NONE},
     table::Table,
 };
 
@@ -131,19 +131,39 @@ impl<L: Default> TagShares<L> {
         self.deferred
     }
 
-    /// Returns true if `owner` has no room with `tags` tags, so that a request has to be deferred.
+    /// Returns true if a request of `owner` has to be deferred with `tags` tags: the owner has no
+    /// room, or deferred requests, which must not wait behind newer ones.
     pub fn is_over(&self, owner: Owner, tags: u32) -> bool {
+        self.queued >= tags / 4
+            && (!self.has_room(owner, tags)
+                || self
+                    .rows
+                    .at(self.find(owner))
+                    .is_some_and(|share| share.deferred != 0))
+    }
+
+    /// Returns true if `owner` has room with `tags` tags.
+    pub fn has_room(&self, owner: Owner, tags: u32) -> bool {
         if self.queued < tags / 4 {
-            return false;
+            return true;
         }
-        let find = |key| self.rows.find(&key, |_| true);
-        match find(ShareKey::Owner(owner)) {
-            Some(idx) => self.room(idx, tags) == 0,
-            None => match user_of(owner).and_then(|uid| find(ShareKey::User(uid))) {
-                Some(user) => self.room(user, tags) == 0,
-                None if self.is_full() => self.room(self.others, tags) == 0,
-                None => false,
+        let idx = match self.find(owner) {
+            NONE => match user_of(owner) {
+                Some(uid) => self.rows.find(&ShareKey::User(uid), |_| true),
+                None => None,
             },
+            idx => Some(idx),
+        };
+        idx.is_none_or(|idx| self.room(idx, tags) != 0)
+    }
+
+    /// Returns the index of the row in which a request of `owner` is counted; [`NONE`] if that row
+    /// does not exist yet.
+    fn find(&self, owner: Owner) -> u32 {
+        match self.rows.find(&ShareKey::Owner(owner), |_| true) {
+            Some(idx) => idx,
+            None if self.is_full() => self.others,
+            None => NONE,
         }
     }
 
@@ -250,19 +270,17 @@ impl<L: Default> TagShares<L> {
 
     /// Returns the index of the row of `owner`, which is created if there is none.
     fn row(&mut self, owner: Owner) -> u32 {
-        let key = ShareKey::Owner(owner);
-        if let Some(idx) = self.rows.find(&key, |_| true) {
-            return idx;
-        }
-        if self.is_full() {
-            return self.others;
+        match self.find(owner) {
+            NONE => {}
+            idx => return idx,
         }
         let user = user_of(owner).and_then(|uid| {
             let key = ShareKey::User(uid);
             let found = self.rows.find(&key, |_| true);
             found.or_else(|| self.insert(key, None))
         });
-        self.insert(key, user).unwrap_or(self.others)
+        self.insert(ShareKey::Owner(owner), user)
+            .unwrap_or(self.others)
     }
 
     /// Returns true if there is no room for an owner and its user.
@@ -413,6 +431,59 @@ mod tests {
         }
         assert_eq!(shares.queued(), 0);
         assert_eq!(shares.rows.len(), 1);
+    }
+
+    /// Runs submitters that submit the next request when the last one is dispatched.
+    #[test]
+    fn no_submitter_waits_behind_newer_requests_of_its_owner() {
+        for (tags, uid) in [(64, 0), (256, 0), (64, 7)] {
+            let mut shares = Shares::new(1).unwrap();
+            let mut queued: VecDeque<(u32, u64)> = VecDeque::new();
+            let mut served = [0; 400];
+            let mut arrivals: VecDeque<u64> = (0..400).collect();
+            for _ in 0..20_000 {
+                while let Some(task) = arrivals.pop_front() {
+                    if shares.is_over(owner(uid, 1), tags) {
+                        shares.defer(owner(uid, 1), |list| list.push_back(task));
+                    } else {
+                        queued.push_back((shares.enter(owner(uid, 1)), task));
+                    }
+                }
+                let (idx, task) = queued.pop_front().unwrap();
+                served[task as usize] += 1;
+                arrivals.push_back(task);
+                if shares.leave(idx, || tags) {
+                    while let Some((idx, task)) = shares.next(Some(tags), |list| list.pop_front()) {
+                        queued.push_back((idx, task.unwrap()));
+                    }
+                }
+            }
+            let least = served.iter().min().unwrap();
+            assert!(*least >= 40, "{tags} tags, user {uid}: {least} of 50");
+        }
+    }
+
+    #[test]
+    fn a_full_table_forgets_no_request() {
+        let tags = 1 << 14;
+        let mut shares = Shares::new(1).unwrap();
+        let mut queued: Vec<u32> = (0..1010).map(|c| shares.enter(owner(0, c))).collect();
+        queued.extend((0..8000).map(|_| shares.enter(owner(7, 1))));
+        queued.extend((0..1010).map(|c| shares.enter(owner(0, 2000 + c))));
+        for serial in 0..100 {
+            let late = owner(7, 2 + serial);
+            if shares.is_over(late, tags) {
+                shares.defer(late, |list| list.push_back(serial));
+            }
+        }
+        while let Some(idx) = queued.pop() {
+            if shares.leave(idx, || tags) {
+                while let Some((idx, _)) = shares.next(Some(tags), |list| list.pop_front()) {
+                    queued.insert(0, idx);
+                }
+            }
+        }
+        assert_eq!((shares.queued(), shares.deferred()), (0, 0));
     }
 
     /// Runs random owners against a reference that knows each request.

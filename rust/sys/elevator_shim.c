@@ -99,21 +99,34 @@ void nrs_bio_detach(struct bio *bio)
 {
 	bio->bi_opf &= ~(REQ_NOWAIT | REQ_POLLED);
 	bio->bi_cookie = BLK_QC_T_NONE;
+	/* Its bytes were counted, and throttled by io.max, at its first submission. */
+	bio_set_flag(bio, BIO_CGROUP_ACCT);
+	bio_set_flag(bio, BIO_BPS_THROTTLED);
 }
 
-bool nrs_request_is_watched(struct request *rq)
+bool nrs_queue_is_controlled(struct request_queue *q)
 {
 	const struct rq_qos *qos;
 
-	for (qos = rq->q->rq_qos; qos; qos = qos->next)
+	for (qos = q->rq_qos; qos; qos = qos->next)
 		if (qos->id != RQ_QOS_WBT)
 			return true;
 	return false;
 }
 
+bool nrs_request_has_bios_only(struct request *rq)
+{
+#ifdef CONFIG_BLK_INLINE_ENCRYPTION
+	if (rq->crypt_keyslot)
+		return false;
+#endif
+	return !rq->end_io && !nrs_queue_is_controlled(rq->q);
+}
+
 struct bio *nrs_request_take_bios(struct request *rq)
 {
 	struct bio_list bios = BIO_EMPTY_LIST;
+	struct bio *bio;
 
 	if (rq->rq_flags & RQF_IO_STAT) {
 		part_stat_lock();
@@ -121,6 +134,8 @@ struct bio *nrs_request_take_bios(struct request *rq)
 		part_stat_unlock();
 		rq->rq_flags &= ~RQF_IO_STAT;
 	}
+	__rq_for_each_bio(bio, rq)
+		nrs_bio_detach(bio);
 	blk_steal_bios(&bios, rq);
 	blk_mq_free_request(rq);
 	return bios.head;

@@ -67,8 +67,17 @@ bool nrs_may_sleep(void);
 /* Lets @bio wait for a request, without a task that polls for its end. */
 void nrs_bio_detach(struct bio *bio);
 
-/* Returns true if io.latency or io.cost count @rq, and would count its bios twice. */
-bool nrs_request_is_watched(struct request *rq);
+/*
+ * Returns true if io.latency or io.cost control @q: they count a bio at each submission, and may
+ * block the task that submits it.
+ */
+bool nrs_queue_is_controlled(struct request_queue *q);
+
+/*
+ * Returns true if the bios of @rq may be submitted once more in its place. A clone of request-based
+ * device-mapper has an owner that waits for the request itself.
+ */
+bool nrs_request_has_bios_only(struct request *rq);
 
 /*
  * Frees @rq, which was never started and which the caller owns, and returns its bios, linked

@@ -85,6 +85,16 @@ pub(crate) fn random() -> u64 {
     unsafe { bindings::get_random_u64() }
 }
 
+/// Returns the number of pages of RAM.
+#[cfg(feature = "elevator")]
+pub(crate) fn pages() -> u64 {
+    let mut info = MaybeUninit::<bindings::sysinfo>::zeroed();
+    // SAFETY: Valid for writes.
+    unsafe { bindings::si_meminfo(info.as_mut_ptr()) };
+    // SAFETY: Zeroes are a valid value.
+    unsafe { info.assume_init() }.totalram as u64
+}
+
 /// Returns the current CPU, which may be outdated if the task can migrate.
 #[inline]
 pub(crate) fn cpu() -> u16 {

@@ -125,7 +125,7 @@ impl<'a> Submitter<'a> {
                 cgroup: len.map(|len| (cgroup, len)),
                 host,
             };
-            Some(KBox::new(names, GFP_ATOMIC | __GFP_NOWARN).ok()?)
+            Some(KBox::new(names, GFP_NOWAIT | __GFP_NOWARN).ok()?)
         } else {
             None
         };

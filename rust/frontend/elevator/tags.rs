@@ -36,8 +36,9 @@ use crate::{
     },
 };
 
-/// Maximum number of deferred requests of a disk; further ones take tags.
-const DEFERRED_MAX: u32 = 1 << 18;
+/// Number of pages of RAM for each deferred request that a disk may have; further ones take tags.
+/// Most deferred requests keep a page at least, and dirty pages are a fifth of RAM at most.
+const PAGES_EACH: u64 = 4;
 
 /// Shares of the tags of a disk, and its deferred requests.
 #[pin_data]
@@ -50,6 +51,8 @@ struct Shares {
     deferred: Hint,
     /// True if all deferred requests are to be submitted, because the scheduler has been replaced.
     closed: AtomicBool,
+    /// Maximum number of deferred requests.
+    deferred_max: u32,
     #[pin]
     table: SpinLock<TagShares<DeferredBios>>,
 }
@@ -138,6 +141,7 @@ impl Tags {
             queued: Hint::new(0),
             deferred: Hint::new(0),
             closed: AtomicBool::new(false),
+            deferred_max: u32::try_from(misc::pages() / PAGES_EACH).unwrap_or(u32::MAX),
             table <- new_spinlock!(table, "nrs_tags"),
         });
         let shares = Arc::pin_init(shares, GFP_KERNEL)?;
@@ -177,13 +181,16 @@ impl Tags {
     fn defer_bio_over(&self, bio: SubmittedBio, names: bool) -> Result<(), SubmittedBio> {
         let shares = &self.shares;
         let who = task::submitter().of_bio(bio.view());
-        if who.is_counted(shares.id()) || !Self::may_defer(bio.view(), &who) {
+        if who.is_counted(shares.id())
+            || shares.queue.is_controlled()
+            || !Self::may_defer(bio.view(), &who)
+        {
             return Err(bio);
         }
         let (owner, tags) = (owner(&who), shares.tags());
         let is_over = {
             let table = shares.table.lock();
-            table.is_over(owner, tags) && table.deferred() < DEFERRED_MAX
+            table.is_over(owner, tags) && table.deferred() < shares.deferred_max
         };
         let Some(record) = is_over.then(|| who.record(names)).flatten() else {
             return Err(bio);
@@ -224,7 +231,7 @@ impl Tags {
         let shares = &self.shares;
         let tags = shares.tags();
         let entered = shares.with(|table| {
-            let is_over = table.is_over(owner, tags) && table.deferred() < DEFERRED_MAX;
+            let is_over = table.is_over(owner, tags) && table.deferred() < shares.deferred_max;
             (!is_over).then(|| table.enter(owner))
         });
         if let Some(index) = entered {
@@ -250,7 +257,7 @@ impl Tags {
         let starts = shares.with(|table| {
             table.defer(owner, |list| list.push_back(deferred));
             // The last request of the owner may have left meanwhile.
-            !table.is_over(owner, tags)
+            table.has_room(owner, tags)
         });
         if starts {
             self.submission.start();

@@ -26,10 +26,11 @@ use kernel::{
         atomic::{ordering, Atomic},
         Arc,
     },
-    workqueue::{HasWork, Work, WorkItem, WorkItemPointer},
+    time::{delay::fsleep, Delta},
+    workqueue::{Work, WorkItem},
 };
 
-use crate::sys::{bio::BioView, misc, queue, raw, task::SubmitterRecord};
+use crate::sys::{atomic::AtomicWord, bio::BioView, misc, queue, raw, task::SubmitterRecord};
 
 use super::Request;
 
@@ -70,11 +71,11 @@ impl SubmittedBio {
 }
 
 impl<'a> Request<'a> {
-    /// Frees the request and converts its bios to deferred ones. Fails without memory, or if the
-    /// queue has another controller that counts requests.
+    /// Frees the request and converts its bios to deferred ones. Fails without memory, if something
+    /// else waits for the request, or if another controller of the queue counts requests.
     pub(crate) fn defer(self, who: SubmitterRecord) -> Result<ListArc<DeferredBio>, Self> {
         // SAFETY: By the type invariant.
-        if unsafe { raw::nrs_request_is_watched(self.rq) } {
+        if !unsafe { raw::nrs_request_has_bios_only(self.rq) } {
             return Err(self);
         }
         let Some(deferred) = DeferredBio::new(who) else {
@@ -119,8 +120,8 @@ impl DeferredBio {
             who,
             bios: Atomic::new(ptr::null_mut()),
         });
-        // A submitter without memory must not be better off, so the memory is not charged to it.
-        ListArc::pin_init(bio, GFP_ATOMIC | __GFP_NOWARN).ok()
+        // A submitter at its limit of memory must not be better off, so the memory is not charged.
+        ListArc::pin_init(bio, GFP_NOWAIT | __GFP_NOWARN).ok()
     }
 
     /// Returns the submitter.
@@ -139,14 +140,9 @@ pub(crate) trait DeferredSource: Send + Sync {
 }
 
 /// Submission of deferred bios by a worker.
-///
-/// # Invariants
-///
-/// `who` is null, or valid while the work item submits a bio.
 #[pin_data]
 pub(crate) struct Submission {
     source: Arc<dyn DeferredSource>,
-    who: Atomic<*mut SubmitterRecord>,
     #[pin]
     work: Work<Self>,
 }
@@ -161,7 +157,6 @@ impl Submission {
         Arc::pin_init(
             pin_init!(Self {
                 source,
-                who: Atomic::new(ptr::null_mut()),
                 work <- new_work!("nrs_submission"),
             }),
             GFP_KERNEL,
@@ -179,41 +174,108 @@ impl WorkItem for Submission {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let worker = Worker::begin();
         while let Some(deferred) = this.source.next() {
-            // INVARIANT: Cleared before `deferred` is dropped.
-            this.who
-                .store(ptr::from_ref(&deferred.who).cast_mut(), ordering::Relaxed);
-            let mut bio = deferred.bios.xchg(ptr::null_mut(), ordering::Relaxed);
-            while !bio.is_null() {
-                // SAFETY: By the type invariant of `DeferredBio`, which was moved to `bio`. Its
-                // submitter keeps the disk open until the bio ends.
-                unsafe {
-                    let next = replace(&mut (*bio).bi_next, ptr::null_mut());
-                    raw::nrs_bio_submit(bio);
-                    bio = next;
+            worker.with(&deferred.who, || {
+                let mut bio = deferred.bios.xchg(ptr::null_mut(), ordering::Relaxed);
+                while !bio.is_null() {
+                    // SAFETY: By the type invariant of `DeferredBio`, which was moved to `bio`. Its
+                    // submitter keeps the disk open until the bio ends.
+                    unsafe {
+                        let next = replace(&mut (*bio).bi_next, ptr::null_mut());
+                        raw::nrs_bio_submit(bio);
+                        bio = next;
+                    }
                 }
-            }
-            this.who.store(ptr::null_mut(), ordering::Relaxed);
+            });
             this.source.submitted(&deferred);
             misc::cond_resched();
         }
     }
 }
 
+/// Maximum number of workers that submit deferred bios at a time; others wait.
+const WORKERS_MAX: usize = 64;
+
+/// Workers that submit deferred bios, which find themselves by their task. The work item that a
+/// worker runs cannot tell: its function may have freed it.
+static WORKERS: [Worker; WORKERS_MAX] = [const { Worker::free() }; WORKERS_MAX];
+
+/// Number of workers that submit deferred bios.
+static RUNNING: AtomicWord = AtomicWord::new(0);
+
+/// A worker that submits deferred bios.
+///
+/// # Invariants
+///
+/// `task` is 0 or the address of the running worker, which alone sets the other values. `who` is 0
+/// or the address of a record that is valid while the worker is in [`WorkerScope::with`].
+struct Worker {
+    task: AtomicWord,
+    who: AtomicWord,
+}
+
+/// The running task as a worker that submits deferred bios.
+struct WorkerScope(&'static Worker);
+
+impl Worker {
+    /// Creates the place of no worker.
+    const fn free() -> Self {
+        Self {
+            task: AtomicWord::new(0),
+            who: AtomicWord::new(0),
+        }
+    }
+
+    /// Makes the running task such a worker until the result is dropped. Waits while there are too
+    /// many.
+    fn begin() -> WorkerScope {
+        let task = current_task();
+        RUNNING.add(1);
+        loop {
+            // INVARIANT: The task is the running one.
+            if let Some(free) = WORKERS.iter().find(|worker| worker.task.replace(0, task)) {
+                return WorkerScope(free);
+            }
+            fsleep(Delta::from_millis(1));
+        }
+    }
+}
+
+impl WorkerScope {
+    /// Runs `submit`, whose submissions have the submitter `who`.
+    fn with(&self, who: &SubmitterRecord, submit: impl FnOnce()) {
+        // INVARIANT: The record is valid until this function returns.
+        self.0
+            .who
+            .set(ptr::from_ref(who).expose_provenance() as u64);
+        submit();
+        self.0.who.set(0);
+    }
+}
+
+impl Drop for WorkerScope {
+    fn drop(&mut self) {
+        self.0.task.set(0);
+        RUNNING.sub(1);
+    }
+}
+
+/// Returns the address of the running task.
+fn current_task() -> u64 {
+    // SAFETY: Always safe to call.
+    unsafe { bindings::get_current() }.addr() as u64
+}
+
 /// Returns the submitter of the bio that the running worker submits; null if the worker does not
 /// submit deferred bios.
 pub(in crate::sys) fn recorded() -> *const SubmitterRecord {
-    // SAFETY: Always safe to call.
-    let work = unsafe { bindings::current_work() };
-    let run: unsafe extern "C" fn(*mut bindings::work_struct) =
-        <Arc<Submission> as WorkItemPointer<0>>::run;
-    // SAFETY: The work item of the running worker is valid until its function has used it; only the
-    // work item of a `Submission` has this function, and keeps the `Submission`.
-    unsafe {
-        if work.is_null() || !(*work).func.is_some_and(|func| ptr::fn_addr_eq(func, run)) {
-            return ptr::null();
-        }
-        let submission = Submission::work_container_of(work.cast::<Work<Submission>>());
-        (*submission).who.load(ordering::Relaxed)
+    if RUNNING.get() == 0 {
+        return ptr::null();
     }
+    let task = current_task();
+    let worker = WORKERS.iter().find(|worker| worker.task.get() == task);
+    worker.map_or(ptr::null(), |worker| {
+        ptr::with_exposed_provenance(worker.who.get() as usize)
+    })
 }

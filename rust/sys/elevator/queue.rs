@@ -65,6 +65,13 @@ impl RequestQueue {
         unsafe { raw::nrs_queue_is_dying(self.q) }
     }
 
+    /// Returns true if io.latency or io.cost control the disk.
+    pub(crate) fn is_controlled(&self) -> bool {
+        // SAFETY: By the type invariant. The list changes only while the queue is frozen, and the
+        // caller submits to the queue.
+        unsafe { raw::nrs_queue_is_controlled(self.q) }
+    }
+
     /// Returns the disk, to send events about it.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk

@@ -9,6 +9,7 @@
 //! | [`overlap`] | checks that overlapping requests to a block device keep their order |
 //! | [`load`] | simulates a server with many clients on `/dev/nrs` |
 //! | [`factors`] | simulates the agent of a service on `/dev/nrs-control` |
+//! | [`integrity`] | transfers protection information through a block device |
 //! | [`disk`] | simulates a disk with one arm, behind an nbd device |
 //!
 //! Exit statuses: [`STATUS`].
@@ -20,6 +21,7 @@ use clap::Parser;
 mod check;
 mod disk;
 mod factors;
+mod integrity;
 mod latency;
 mod load;
 mod nowhere;
@@ -44,6 +46,7 @@ enum Command {
     Load(load::Args),
     Disk(disk::Args),
     Factors(factors::Args),
+    Integrity(integrity::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Disk(args) => disk::run(&args),
         Command::Factors(args) => factors::run(args),
+        Command::Integrity(args) => integrity::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("nrs-test: {error}");

@@ -29,7 +29,8 @@ mod record;
 mod ring;
 
 use record::{Range, Record, Wrong, BLOCK};
-use ring::{Buffer, Request, Ring};
+pub use ring::Buffer;
+use ring::{Request, Ring};
 
 /// Checks that overlapping requests to a block device keep their order.
 #[derive(clap::Args)]

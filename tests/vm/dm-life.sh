@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Lifecycle of a device under load: suspend, resume, new tables, removal, an interrupted suspend.
 . /tests/nrs.sh
+only=$*
 
 # moves DEVICE: Verifies that requests of the device keep completing.
 moves() {
@@ -39,6 +40,23 @@ suspends() {
 	saturated a
 	written
 	balanced a
+}
+
+# Verifies that a suspend ends the throttle of queued requests, with and without flush. At the rate
+# of the policy the requests would take 50 s.
+suspends_throttled() {
+	local how
+	setup
+	policy svc 'tbf uid'
+	echo 'change default rate=2' >"$(at svc nrs_tbf_rule)"
+	begin a as=1001 --iodepth=100
+	for how in '' --noflush; do
+		wait_for 20 '[ "$(counter a held)" -ge 90 ]' || fail "$(dm status a)"
+		# shellcheck disable=SC2086 # no word if empty
+		timeout "$(slow 10 40)" dmsetup suspend $how a
+		[ "$(counter a held)" = 0 ] || fail "queued over a suspend: $(dm status a)"
+		dm resume a
+	done
 }
 
 reload() {
@@ -301,6 +319,7 @@ lost_meanwhile() {
 }
 
 try 60 "suspends during writes" suspends
+try 60 "a suspend ends a throttle" suspends_throttled
 try 60 "credits throttle submitters" held_back
 try 30 "throttled submitters continue when credits rise" credits_rise
 try 30 "requests of throttled submitters fail with their device" lost_meanwhile

@@ -48,9 +48,10 @@ changed() {
 # other work on the host does not affect the results. "any": two CPUs, with KVM if it works,
 # otherwise also counting instructions. Empty: the host's time.
 short=(
-	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors\
-		hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user\
-		timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
+	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life limits\
+		errors hang killed control params rules-configfs wrong switch stats owners cpts chardev\
+		order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
+		lustre"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin\
 		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
@@ -67,7 +68,7 @@ long=(
 	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs\
 		tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
-	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
+	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware limits"
 	"stock:owners:1800:any:owners owners+elevator"
 	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit capi lustre"
 	"stock:order:1500:any:order-user"
@@ -225,6 +226,11 @@ boot() {
 		for tool in nrs_capi_test nrs_example ptlrpc nrs_lustre; do
 			files+=(--file "build/$kernel/$tool.ko:/$tool.ko")
 		done
+		;;
+	esac
+	case " $* " in *" limits "*)
+		scripts/build-against.sh "$kernel" tests/crypt
+		files+=(--file "build/$kernel/nrs_crypt_test.ko:/nrs_crypt_test.ko")
 		;;
 	esac
 	case " $* " in *" cluster "*) files+=(--file build/tools/nrs-agent:/bin/nrs-agent) ;; esac

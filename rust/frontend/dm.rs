@@ -46,6 +46,9 @@ mod refused_flushes;
 
 use refused_flushes::RefusedFlushes;
 
+/// Maximum size of a request, so that a slot stands for a bounded amount of work.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// A client of a service, made by one line of a dm table.
 pub(crate) struct DmDevice {
     config: args::TableLine,
@@ -95,6 +98,7 @@ impl DmTarget for DmDevice {
 
     #[inline]
     fn map(&self, mut bio: Bio<'_, Self>) -> MapOutcome {
+        bio.split(MAX_BYTES);
         let client = self.member.client();
         let deadlines = client.deadlines();
         let is_failing = || deadlines.is_some_and(|deadlines| deadlines.is_failing());

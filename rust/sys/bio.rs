@@ -70,6 +70,16 @@ impl<'a> BioView<'a> {
         self.op() == bindings::req_op_REQ_OP_WRITE
     }
 
+    /// Returns true for a read or a write of data.
+    pub(crate) fn has_data(self) -> bool {
+        self.is_read() || self.is_write()
+    }
+
+    /// Returns true for a write that must not be split.
+    pub(crate) fn is_atomic(self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_ATOMIC)
+    }
+
     /// Returns true for a discard, secure erase or write of zeroes: a range without data.
     pub(crate) fn is_punch(self) -> bool {
         matches!(

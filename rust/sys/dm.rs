@@ -44,7 +44,6 @@ use kernel::{
 
 use super::{
     disk::Disk,
-    misc::bug,
     node::{Held, Node, NodeAccount, Ops},
     raw,
     text::Reply,
@@ -83,8 +82,6 @@ pub(crate) struct TargetPlan<C> {
     pub(crate) device: CString,
     /// First sector on the lower device.
     pub(crate) offset: u64,
-    /// Largest bio, sectors; larger bios are split above the target.
-    pub(crate) max_sectors: u32,
     /// True if flushes without data bypass the target, and a flush with data is not split into two
     /// bios.
     pub(crate) flushes_pass: bool,
@@ -346,10 +343,6 @@ impl<T: DmTarget> TargetInstance<T> {
                     c"DEVICE: zoned devices are not supported",
                 ));
             }
-            // SAFETY: `ti` is under construction.
-            let set = unsafe { raw::dm_set_target_max_io_len(ti, plan.max_sectors.into()) };
-            // Fails only if the number has more than 32 bits.
-            bug!(set != 0);
             let mut label = [0u8; raw::DM_NAME_LEN as usize];
             // SAFETY: `ti` belongs to a table and the table to a device; the name fits with its
             // NUL.
@@ -611,7 +604,14 @@ impl<T: DmTarget> TargetRegistration<T> {
             return Err(EINVAL);
         }
         let kind = raw::target_type {
-            features: u64::from(raw::DM_TARGET_NOWAIT),
+            // A held bio keeps its integrity data and its encryption context, which belong to the
+            // bio that was cloned.
+            features: u64::from(
+                raw::DM_TARGET_ATOMIC_WRITES
+                    | raw::DM_TARGET_NOWAIT
+                    | raw::DM_TARGET_PASSES_CRYPTO
+                    | raw::DM_TARGET_PASSES_INTEGRITY,
+            ),
             name: T::NAME.as_char_ptr(),
             module: module.as_ptr(),
             version: T::VERSION,

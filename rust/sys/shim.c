@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Wrappers of macros and inline functions of the kernel. */
 
+#include <linux/bio-integrity.h>
 #include <linux/bio.h>
 #include <linux/blk-cgroup.h>
 #include <linux/blkdev.h>
@@ -27,6 +28,13 @@
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev)
 {
 	bio_set_dev(bio, bdev);
+}
+
+void nrs_bio_split(struct bio *bio, unsigned int sectors)
+{
+	dm_accept_partial_bio(bio, sectors);
+	if (bio_integrity(bio))
+		bio_integrity_trim(bio);
 }
 
 bool nrs_sizes_are(size_t dm_target, size_t target_type, size_t event)

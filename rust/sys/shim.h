@@ -17,6 +17,12 @@ struct mapped_device;
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
 
 /*
+ * Shortens @bio, which has data and is being mapped by a target, to @sectors. Device-mapper maps
+ * the rest later.
+ */
+void nrs_bio_split(struct bio *bio, unsigned int sectors);
+
+/*
  * Returns the inode number of the file that the first page of @bio caches, and the offset of the
  * data in the file. Returns false if the page belongs to no file, or if the file could be freed
  * meanwhile.

@@ -29,10 +29,6 @@ use crate::{
     },
 };
 
-/// Maximum size of a bio: larger ones are split above the target, so that a slot stands for a
-/// bounded amount of work.
-const MAX_BYTES: u64 = 1 << 20;
-
 /// Settings of a client from a table line.
 pub(crate) struct TableLine {
     /// Name of the service.
@@ -189,7 +185,6 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
     Ok(TargetPlan {
         device: CString::try_from_fmt(kernel::prelude::fmt!("{device}")).map_err(no_memory)?,
         offset,
-        max_sectors: (MAX_BYTES / SECTOR) as u32,
         // On a lost device flushes are to end with a timeout.
         flushes_pass: !config.fails,
         config,

@@ -113,6 +113,18 @@ impl<T: DmTarget> Bio<'_, T> {
             .wrapping_mul(SECTOR)
     }
 
+    /// Splits the bio at the next multiple of `bytes`; device-mapper passes the rest as a bio of
+    /// its own. Does not split atomic writes, and ranges without data.
+    pub(crate) fn split(&mut self, bytes: u64) {
+        let (view, offset) = (self.view(), self.offset());
+        let left = bytes - offset % bytes;
+        if view.bytes() > left && view.has_data() && !view.is_atomic() {
+            // SAFETY: By the type invariant; device-mapper passes no duplicates of bios with data,
+            // and the new length is shorter.
+            unsafe { raw::nrs_bio_split(self.bio, (left / SECTOR) as u32) };
+        }
+    }
+
     /// Points the bio to the lower device.
     fn redirect(&mut self) {
         // SAFETY: By the type invariant `self` owns the bio; `ti` is valid while `map` runs, and

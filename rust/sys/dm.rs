@@ -36,7 +36,7 @@ use core::{
 use kernel::{
     bindings,
     error::to_result,
-    ffi::{c_char, c_int, c_uint, c_void},
+    ffi::{c_char, c_int, c_uint, c_ulong, c_void},
     prelude::*,
     str::CString,
     types::Opaque,
@@ -547,6 +547,25 @@ impl<T: DmTarget> TargetInstance<T> {
         }
     }
 
+    /// Passes an ioctl of the mapped device to the lower device. Any result above 0 requires
+    /// `CAP_SYS_RAWIO`: commands such as those of `SG_IO` are not scheduled.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as documented for `prepare_ioctl`.
+    unsafe extern "C" fn prepare_ioctl(
+        ti: *mut raw::dm_target,
+        bdev: *mut *mut bindings::block_device,
+        _cmd: c_uint,
+        _arg: c_ulong,
+        _forward: *mut bool,
+    ) -> c_int {
+        // SAFETY: Called between `ctr` and `dtr`; `bdev` is valid for writes, and the lower device
+        // is open while the instance exists.
+        unsafe { *bdev = (*Self::of(ti).lower).bdev };
+        1
+    }
+
     /// Passes the lower device to `callout`, so that its limits apply to the mapped device.
     ///
     /// # Safety
@@ -624,6 +643,7 @@ impl<T: DmTarget> TargetRegistration<T> {
             resume: Some(TargetInstance::<T>::resume),
             status: Some(TargetInstance::<T>::status),
             message: Some(TargetInstance::<T>::message),
+            prepare_ioctl: Some(TargetInstance::<T>::prepare_ioctl),
             iterate_devices: Some(TargetInstance::<T>::iterate_devices),
             // SAFETY: All other callbacks may be absent, and registration sets the list link.
             ..unsafe { core::mem::zeroed() }

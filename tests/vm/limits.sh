@@ -166,11 +166,24 @@ encrypted() {
 	rmmod nrs_crypt_test
 }
 
+# Verifies that commands of SG_IO, which are not scheduled, need privileges.
+commands() {
+	local lower reads=(--ioengine=sg --rw=read --size=64k)
+	module
+	scsi
+	client a "$lower" svc
+	load a "${reads[@]}"
+	if load a as=1000 "${reads[@]}" >/tmp/said 2>&1; then fail "a user may send commands"; fi
+	grep -q 'unable to successfully execute read capacity' /tmp/said || fail "$(cat /tmp/said)"
+	[ "$(counter a ended)" = 0 ] || fail "$(status a)"
+}
+
 try 30 "attributes of null_blk disks" null_disks
 if modprobe -nq scsi_debug; then
 	try 60 "attributes of SCSI disks" scsi_disks
 	try 30 "atomic writes" atomic
 	try 30 "protection information" integrity
+	try 20 "SCSI commands" commands
 else
 	echo "# this kernel has no scsi_debug"
 fi

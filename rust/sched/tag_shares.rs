@@ -61,7 +61,7 @@ impl Hashed for ShareKey {
         match self {
             Self::Owner(Owner { uid, cgroup }) => {
                 let uid = uid.map(u64::from);
-                let kind = known(uid) | known(*cgroup) << 1 | 4;
+                let kind = known(uid) | (known(*cgroup) << 1) | 4;
                 let state = hasher.mix(hasher.word(kind), uid.unwrap_or(0));
                 hasher.mix(state, cgroup.unwrap_or(0))
             }

@@ -371,7 +371,7 @@ above() {
 	suspend=$!
 	drained() {
 		set_to svc drain 1
-		! kill -0 $suspend 2>/dev/null
+		if kill -0 $suspend 2>/dev/null; then return 1; fi
 	}
 	took wait_for 5 drained || fail "the suspend waits: $(status)"
 	wait $suspend

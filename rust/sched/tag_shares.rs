@@ -497,7 +497,7 @@ mod tests {
             let mut deferred: HashMap<(u32, u64), VecDeque<u64>> = HashMap::new();
             let mut serial = 0;
             for step in 0..2000 {
-                let key = (rng.below(3) as u32, u64::from(rng.below(3)));
+                let key = (rng.below(3) as u32, rng.below(3));
                 let mut submit = step > 1900;
                 if step < 1900 && rng.below(3) != 0 {
                     let owner = owner(key.0, key.1);
@@ -512,11 +512,10 @@ mod tests {
                     let at = rng.below(queued.len() as u64) as usize;
                     submit |= shares.leave(queued.swap_remove(at), || tags);
                 }
-                while submit {
-                    let Some((idx, taken)) = shares.next(Some(tags), |list| list.pop_front())
-                    else {
-                        break;
-                    };
+                while let Some((idx, taken)) = submit
+                    .then(|| shares.next(Some(tags), |list| list.pop_front()))
+                    .flatten()
+                {
                     queued.push(idx);
                     let taken = taken.unwrap();
                     let list = deferred.values_mut().find(|list| list.contains(&taken));

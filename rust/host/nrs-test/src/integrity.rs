@@ -123,8 +123,8 @@ fn requests(writes: bool) -> Vec<Transfer> {
 /// Returns the CRC of T10 protection information.
 fn crc(data: &[u8]) -> u16 {
     data.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc: u16, _| {
-            crc << 1 ^ if crc >> 15 == 1 { 0x8bb7 } else { 0 }
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
+            (crc << 1) ^ if crc >> 15 == 1 { 0x8bb7 } else { 0 }
         })
     })
 }

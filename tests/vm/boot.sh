@@ -110,6 +110,23 @@ in_force() {
 	[ "$others" -lt 900 ]
 }
 
+# Verifies which devices the limits of systemd apply to: those one level below a device-mapper
+# device. Of two paths to one device the later one counts.
+limits_of_systemd() {
+	local client=/dev/mapper/mail disk=/dev/disk/by-id/virtio-mail
+	umount /srv/mail
+	dmsetup create volume --table "0 $(blockdev --getsz $client) linear $client 0"
+	systemd-run --unit limited -p "IOReadIOPSMax=$client 100" \
+		-p 'IOReadIOPSMax=/dev/mapper/volume 200' -p "IOWriteIOPSMax=$disk 50" sleep 600
+	diff <(sort /sys/fs/cgroup/system.slice/limited.service/io.max) - <<-END
+		$(lsblk -dnro MAJ:MIN $client) rbps=max wbps=max riops=200 wiops=max
+		$(lsblk -dnro MAJ:MIN $disk) rbps=max wbps=max riops=max wiops=50
+	END
+	systemctl stop limited
+	dmsetup remove volume
+	mount /srv/mail
+}
+
 # version N: Verifies that build N of the module is loaded.
 version() {
 	[ "$(</sys/module/nrs/version)" = "$1" ]
@@ -215,6 +232,7 @@ first)
 	try "first: without a configuration the unit does nothing" without_configuration
 	try "first: two disks are put under nrs" put_under_nrs
 	try "first: the policy is in force" in_force
+	try "first: limits of systemd apply one level below" limits_of_systemd
 	try "first: another build of the module is installed" upgraded
 	;;
 second)

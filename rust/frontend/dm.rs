@@ -98,7 +98,7 @@ impl DmTarget for DmDevice {
 
     #[inline]
     fn map(&self, mut bio: Bio<'_, Self>) -> MapOutcome {
-        bio.split(MAX_BYTES);
+        let is_piece = bio.split(MAX_BYTES);
         let client = self.member.client();
         let deadlines = client.deadlines();
         let is_failing = || deadlines.is_some_and(|deadlines| deadlines.is_failing());
@@ -139,7 +139,11 @@ impl DmTarget for DmDevice {
             flushes,
             ..traits.account()
         };
-        let held = bio.into_held(traits.cost(), target, traits.wants_file, account);
+        let cost = Cost {
+            is_piece,
+            ..traits.cost()
+        };
+        let held = bio.into_held(cost, target, traits.wants_file, account);
         let naming = &self.config.naming;
         let draining = || self.draining.get() != 0;
         let went = self.member.arrive(held, &traits, naming, &who, &draining);

@@ -31,6 +31,9 @@ pub struct Cost {
     pub bytes: u64,
     /// Direction of the transfer.
     pub direction: Direction,
+    /// True for a piece of a larger request, unless it is the last one: only that counts as a
+    /// request.
+    pub is_piece: bool,
 }
 
 impl Cost {
@@ -51,6 +54,7 @@ impl Cost {
             pages,
             bytes,
             direction,
+            is_piece: false,
         }
     }
 }

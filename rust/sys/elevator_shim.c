@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Wrappers of macros and inline functions for I/O schedulers. */
 
+#include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/blk-mq.h>
 #include <linux/cpumask.h>
@@ -82,6 +83,23 @@ void nrs_request_trace(struct request *rq)
 bool nrs_request_is_in_flush(struct request *rq)
 {
 	return rq->rq_flags & RQF_FLUSH_SEQ;
+}
+
+bool nrs_request_is_piece(struct request *rq)
+{
+	static bio_end_io_t *chained;
+
+	if (!(rq->cmd_flags & REQ_NOMERGE))
+		return false;
+	if (unlikely(!READ_ONCE(chained))) {
+		struct bio piece, rest;
+
+		bio_init(&piece, NULL, NULL, 0, 0);
+		bio_init(&rest, NULL, NULL, 0, 0);
+		bio_chain(&piece, &rest);
+		WRITE_ONCE(chained, piece.bi_end_io);
+	}
+	return rq->bio->bi_end_io == READ_ONCE(chained);
 }
 
 bool nrs_may_sleep(void)

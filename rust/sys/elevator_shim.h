@@ -59,6 +59,12 @@ bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait);
 bool nrs_request_is_in_flush(struct request *rq);
 
 /*
+ * Returns true if @rq is a piece that the block layer cut off a bio for the limits of a disk; the
+ * last piece is what remains of that bio.
+ */
+bool nrs_request_is_piece(struct request *rq);
+
+/*
  * Returns true if the running task is not about to sleep and holds no lock of RCU: it may wait for
  * memory. Request-based device-mapper inserts its clones under RCU.
  */

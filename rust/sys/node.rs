@@ -210,7 +210,15 @@ impl Node {
     /// Sets the length of the request to `bytes`.
     #[cfg(feature = "elevator")]
     pub(crate) fn set_bytes(&mut self, bytes: u64) {
-        self.body.cost = Cost::new(self.body.cost.direction, bytes);
+        let Cost {
+            direction,
+            is_piece,
+            ..
+        } = self.body.cost;
+        self.body.cost = Cost {
+            is_piece,
+            ..Cost::new(direction, bytes)
+        };
     }
 
     /// Returns the time from which the request was held, monotonic ns; 0 if it was not held.

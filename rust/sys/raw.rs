@@ -38,6 +38,6 @@ pub use elevator::{
     nrs_bio_submit, nrs_cpu_is_active, nrs_insert_at_head, nrs_may_run, nrs_may_sleep,
     nrs_queue_disk, nrs_queue_enter, nrs_queue_is_controlled, nrs_queue_is_dying, nrs_queue_leave,
     nrs_queue_may_regroup, nrs_queue_shares_tags, nrs_queue_throttle_writeback, nrs_request_cpu,
-    nrs_request_has_bios_only, nrs_request_is_in_flush, nrs_request_pop, nrs_request_take_bios,
-    nrs_request_trace, nrs_wait_for_tasks,
+    nrs_request_has_bios_only, nrs_request_is_in_flush, nrs_request_is_piece, nrs_request_pop,
+    nrs_request_take_bios, nrs_request_trace, nrs_wait_for_tasks,
 };

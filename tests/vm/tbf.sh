@@ -114,6 +114,24 @@ units() {
 	measure 10 bytes a=$((1 << 20)) b=$((1 << 20)) c=$((320 << 12)) d=$((20 << 16))
 }
 
+# Verifies that a rule in requests counts requests as they were submitted, whatever pieces the
+# limits of the disk make of them.
+sizes() {
+	setup 4
+	echo 127 >/sys/block/nb0/queue/max_sectors_kb
+	# With huge pages, 4 MiB are one request.
+	echo 32 >/proc/sys/vm/nr_hugepages
+	echo 100 >/proc/sys/vm/hugetlb_shm_group
+	policy svc 'tbf uid'
+	rule change default rate=20
+	begin a 1001 100
+	begin b 1002 100 --bs=128k
+	begin c 1003 100 --bs=1m
+	begin d 1004 100 --bs=4m --iodepth=8 --iomem=shmhuge
+	settle a b c d
+	measure 10 bytes a=$((20 << 12)) b=$((20 << 17)) c=$((20 << 20)) d=$((20 << 22))
+}
+
 # Verifies jobs that are cgroups.
 jobid() {
 	setup 4 jobid_name %j
@@ -266,6 +284,7 @@ two_heads() {
 
 try 60 "uid, gid, opcode: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
+try 60 "a request counts once, whatever its size" sizes
 long try 60 "jobid: cgroups, with wildcards" jobid
 try 60 "cgroups by number: rates and shares" cgroups
 try 60 "changes take effect on queued requests at once" changes

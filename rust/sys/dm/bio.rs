@@ -114,15 +114,18 @@ impl<T: DmTarget> Bio<'_, T> {
     }
 
     /// Splits the bio at the next multiple of `bytes`; device-mapper passes the rest as a bio of
-    /// its own. Does not split atomic writes, and ranges without data.
-    pub(crate) fn split(&mut self, bytes: u64) {
+    /// its own. Does not split atomic writes, and ranges without data. Returns true if it was
+    /// split.
+    pub(crate) fn split(&mut self, bytes: u64) -> bool {
         let (view, offset) = (self.view(), self.offset());
         let left = bytes - offset % bytes;
-        if view.bytes() > left && view.has_data() && !view.is_atomic() {
+        let is_split = view.bytes() > left && view.has_data() && !view.is_atomic();
+        if is_split {
             // SAFETY: By the type invariant; device-mapper passes no duplicates of bios with data,
             // and the new length is shorter.
             unsafe { raw::nrs_bio_split(self.bio, (left / SECTOR) as u32) };
         }
+        is_split
     }
 
     /// Points the bio to the lower device.

@@ -55,6 +55,12 @@ impl<'a> Request<'a> {
         unsafe { raw::nrs_request_is_in_flush(self.rq) }
     }
 
+    /// Returns true if the request is a piece of a larger bio, unless it is the last one.
+    pub(crate) fn is_piece(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { raw::nrs_request_is_piece(self.rq) }
+    }
+
     /// Returns the length of all its bios, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         // SAFETY: By the type invariant.

@@ -125,11 +125,7 @@ impl Item for Request {
     type Place = Number;
 
     fn cost(&self) -> Cost {
-        Cost {
-            pages: self.pages,
-            bytes: u64::from(self.pages) * 4096,
-            direction: self.direction,
-        }
+        Cost::new(self.direction, u64::from(self.pages) * 4096)
     }
 
     fn arrival(&self) -> u64 {

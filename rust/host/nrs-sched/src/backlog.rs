@@ -158,11 +158,7 @@ impl Item for Bare {
     type Place = Unplaced;
 
     fn cost(&self) -> Cost {
-        Cost {
-            pages: self.pages,
-            bytes: u64::from(self.pages) * 4096,
-            direction: Direction::Read,
-        }
+        Cost::new(Direction::Read, u64::from(self.pages) * 4096)
     }
 
     fn arrival(&self) -> u64 {

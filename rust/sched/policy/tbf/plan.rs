@@ -83,7 +83,7 @@ impl RateUnit {
     #[inline]
     pub fn of(self, cost: Cost) -> u64 {
         match self {
-            Self::Requests => 1,
+            Self::Requests => u64::from(!cost.is_piece),
             Self::Pages => u64::from(cost.pages.max(1)),
             Self::Bytes => cost.bytes,
         }

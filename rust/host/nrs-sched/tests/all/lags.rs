@@ -34,11 +34,7 @@ fn lag(sim: &Sim, uid: u32) -> i64 {
 /// Passes a request of user `uid` outside the queues, or grows one that is queued.
 fn pass(sim: &mut Sim, uid: u32, pages: u32, way: BypassReason) {
     let now = sim.now;
-    let cost = Cost {
-        pages,
-        bytes: u64::from(pages) * 4096,
-        direction: Direction::Write,
-    };
+    let cost = Cost::new(Direction::Write, u64::from(pages) * 4096);
     let part = sim.part(0);
     let class = part.classify(&attrs(uid), now);
     let _ = part.pass(class, cost, way, || now);

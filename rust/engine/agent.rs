@@ -88,7 +88,7 @@ impl Agent {
                 lapsed: Counter::new(),
                 watched <- new_mutex!(None, "nrs_agent"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

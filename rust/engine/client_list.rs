@@ -35,7 +35,7 @@ impl ClientRoster {
             return Err(ENOSPC);
         }
         let client = make(self.next_serial)?;
-        self.list.push(client.clone(), GFP_KERNEL)?;
+        self.list.push(client.clone(), GFP_KERNEL_ACCOUNT)?;
         self.next_serial = self.next_serial.wrapping_add(1);
         Ok(client)
     }
@@ -63,7 +63,7 @@ impl ClientList {
                     next_serial: 1,
                 }, "nrs_clients")),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

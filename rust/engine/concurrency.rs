@@ -135,7 +135,7 @@ impl Concurrency {
                 standing: AtomicWord::new(0),
                 gate <- new_spinlock_irq!(KVec::new(), "nrs_gate"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         this.update();
         Ok(this)
@@ -181,11 +181,11 @@ impl Concurrency {
                 waiting: AtomicWord::new(0),
                 bell: PollCondVarBox::new(c"nrs_submitters", static_lock_class!())?,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         loop {
             let len = self.gate.lock().len();
-            let mut more = KVec::with_capacity(len.saturating_add(1), GFP_KERNEL)?;
+            let mut more = KVec::with_capacity(len.saturating_add(1), GFP_KERNEL_ACCOUNT)?;
             let mut queues = self.gate.lock();
             // No allocation under the lock. If lists were added meanwhile, the next attempt has
             // room for them.

@@ -44,7 +44,7 @@ pub(crate) const fn cpt_of(home: u16) -> u16 {
 /// - `ENOMEM`.
 pub(crate) fn partition_of_cpus(cpts: Option<u32>) -> Result<(KVec<u16>, u16)> {
     let cpus = nr_cpu_ids().max(1);
-    let mut map = KVec::with_capacity(cpus as usize, GFP_KERNEL)?;
+    let mut map = KVec::with_capacity(cpus as usize, GFP_KERNEL_ACCOUNT)?;
     let count = match cpts {
         Some(cpts) => {
             if cpts == 0 || cpts > cpus.min(CPTS_MAX) {
@@ -55,7 +55,7 @@ pub(crate) fn partition_of_cpus(cpts: Option<u32>) -> Result<(KVec<u16>, u16)> {
                     .saturating_mul(cpts.into())
                     .checked_div(cpus.into())
                     .unwrap_or(0);
-                map.push(run as u16, GFP_KERNEL)?;
+                map.push(run as u16, GFP_KERNEL_ACCOUNT)?;
             }
             cpts
         }
@@ -64,7 +64,7 @@ pub(crate) fn partition_of_cpus(cpts: Option<u32>) -> Result<(KVec<u16>, u16)> {
             for cpu in 0..cpus {
                 let node = misc::cpu_node(cpu).min(CPTS_MAX.wrapping_sub(1));
                 count = count.max(node.wrapping_add(1));
-                map.push(node as u16, GFP_KERNEL)?;
+                map.push(node as u16, GFP_KERNEL_ACCOUNT)?;
             }
             count
         }

@@ -145,7 +145,7 @@ impl OverseerState {
                 running: Atomic::new(false),
                 overseer <- NoIoMutex::new(new_mutex!(None, "nrs_overseer")),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

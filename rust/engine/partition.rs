@@ -143,7 +143,7 @@ impl Partition {
                     "nrs_partition"
                 ),
             })),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -182,7 +182,8 @@ impl Partition {
     }
 
     /// Allocates the memory that the part of the head of `priority` selected by `find` needs, if
-    /// the part exists. May sleep.
+    /// the part exists. The submitter is not charged: a cgroup without free memory must not delay
+    /// requests. May sleep.
     #[cold]
     #[inline(never)]
     pub(crate) fn feed(
@@ -194,7 +195,7 @@ impl Partition {
         let Some(need) = need.filter(|need| !need.is_empty()) else {
             return Ok(());
         };
-        let spare = need.allocate().map_err(|_| ENOMEM)?;
+        let spare = need.take(false).map_err(|_| ENOMEM)?;
         let left = self.with(|inner| match find(inner.head(priority)) {
             Some(part) => part.grow(spare),
             None => spare,

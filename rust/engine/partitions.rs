@@ -192,11 +192,11 @@ pub(crate) struct Partitions {
 impl Partitions {
     /// Creates the table of partitions, without any partition.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let mut by_target = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL)?;
+        let mut by_target = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..TARGETS_MAX {
-            by_target.push(SetOnce::new(), GFP_KERNEL)?;
+            by_target.push(SetOnce::new(), GFP_KERNEL_ACCOUNT)?;
         }
-        Ok(Arc::new(Self { by_target }, GFP_KERNEL)?)
+        Ok(Arc::new(Self { by_target }, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Adds `partitions`, whose target has the next index. Calls must be serialised.

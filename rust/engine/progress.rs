@@ -68,7 +68,7 @@ impl ProgressGuard {
                 stalls: Atomic::new(0),
                 work <- new_work!("nrs_progress"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -33,10 +33,15 @@ use crate::sys::{
     global::{Global, GlobalGuard},
     misc::bug,
     mutex::NoIoMutex,
+    task,
 };
 
 /// Maximum number of services.
 const SERVICES_MAX: usize = 1024;
+
+/// Maximum number of services for users of `/dev/nrs` without root privileges; the others are
+/// reserved.
+const USER_SERVICES_MAX: usize = 768;
 
 /// Receiver of notifications about services.
 pub(crate) trait ServiceObserver: Send + Sync {
@@ -169,7 +174,7 @@ pub(crate) fn observe(observer: Arc<dyn ServiceObserver>) -> Result {
 /// - `ENOSPC`: too many services.
 /// - `ENOMEM`.
 pub(crate) fn create(name: &CStr, cpts: Option<u32>) -> Result<Arc<Service>> {
-    registry()?.create(name, cpts, true)
+    registry()?.create(name, cpts, None)
 }
 
 /// Removes a service that an administrator created.
@@ -258,7 +263,7 @@ pub(crate) fn attach(
 /// # Errors
 ///
 /// - `EBUSY`: the service has clients that are block devices.
-/// - `ENOSPC`: too many services, or clients of the service.
+/// - `ENOSPC`: too many services (fewer without root privileges), or clients of the service.
 /// - `EINVAL`: `name` is not a valid name.
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
     attach_with(name, ClientKind::User, None, |service| {
@@ -306,7 +311,7 @@ fn attach_with(
                 return Err(EINVAL);
             }
             Some(service) => service,
-            None => match registry.create(name, cpts, false) {
+            None => match registry.create(name, cpts, Some(kind)) {
                 Err(EEXIST) => continue,
                 other => other?,
             },
@@ -373,7 +378,13 @@ impl Registry {
         service.stop();
     }
 
-    fn create(&self, name: &CStr, cpts: Option<u32>, kept: bool) -> Result<Arc<Service>> {
+    /// Creates a service for a client of `kind`; `None`: for an administrator.
+    fn create(
+        &self,
+        name: &CStr,
+        cpts: Option<u32>,
+        kind: Option<ClientKind>,
+    ) -> Result<Arc<Service>> {
         let service = Service::new(name, cpts)?;
         let mut entries = self.entries.lock();
         loop {
@@ -384,13 +395,15 @@ impl Registry {
                 Some(_) => return Err(EEXIST),
             }
         }
-        if entries.len() >= SERVICES_MAX {
+        let count = entries.len();
+        let reserved = count >= USER_SERVICES_MAX && kind == Some(ClientKind::User);
+        if count >= SERVICES_MAX || reserved && !task::is_admin() {
             return Err(ENOSPC);
         }
         entries.push(
             RegistryEntry {
                 service: service.clone(),
-                kept,
+                kept: kind.is_none(),
                 leaving: false,
             },
             GFP_KERNEL,

@@ -160,7 +160,7 @@ impl Service {
                 clients,
                 settings <- NoIoMutex::new(new_mutex!(settings, "nrs_settings")),
             }? Error),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         // `nrs_policies` reads the policies from the partitions of a target, so one target exists
         // from the start.
@@ -272,7 +272,7 @@ impl Service {
                         self.partitions.clone(),
                     )?;
                 }
-                Ok(Arc::new(client, GFP_KERNEL)?)
+                Ok(Arc::new(client, GFP_KERNEL_ACCOUNT)?)
             };
             match clients.add(make) {
                 Ok(client) => Ok((client, target.clone())),
@@ -312,16 +312,16 @@ impl Service {
             return Err(ENOSPC);
         }
         let target = Target::new(index as u16, self.dispatch.clone(), self.cpts)?;
-        let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
+        let published = Arc::new(PublishedShares::new(), GFP_KERNEL_ACCOUNT)?;
         let fallback = Config::parse(Kind::FALLBACK, None, &settings.parameters.values.policies);
         let fallback = fallback.map_err(|error| errno_of(error.code))?;
         let records = settings.parameters.values.service.buffer_max.get();
         let records = records_each(records, self.cpts());
-        let mut list = KVec::with_capacity(self.cpts.into(), GFP_KERNEL)?;
+        let mut list = KVec::with_capacity(self.cpts.into(), GFP_KERNEL_ACCOUNT)?;
         for cpt in 0..self.cpts {
             let (target, published) = (target.clone(), published.clone());
             let partition = Partition::new(cpt, target, published, fallback, records)?;
-            list.push(partition, GFP_KERNEL)?;
+            list.push(partition, GFP_KERNEL_ACCOUNT)?;
         }
         let partitions = TargetPartitions::new(target, published, list);
         self.furnish(settings, &partitions)?;

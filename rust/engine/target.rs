@@ -265,7 +265,7 @@ impl Target {
                 }, "nrs_target"),
                 work <- new_work!("nrs_target"),
             }? Error),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

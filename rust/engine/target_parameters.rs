@@ -81,7 +81,7 @@ impl TargetParameters {
                 unhealthy_factor: Hint::new(0),
                 progress_hook <- new_spinlock_irq!(None, "nrs_progress_hook"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         dispatch.follow(values);
         Ok(dispatch)

@@ -133,9 +133,12 @@ pub(crate) struct Timeouts {
 impl Timeouts {
     /// Creates the timeouts of a service with `partitions` partitions and no samples.
     pub(crate) fn new(partitions: u16) -> Result<Arc<Self>> {
-        let mut histories = KVec::with_capacity(partitions.into(), GFP_KERNEL)?;
+        let mut histories = KVec::with_capacity(partitions.into(), GFP_KERNEL_ACCOUNT)?;
         for _ in 0..partitions {
-            histories.push(KBox::pin_init(History::new(), GFP_KERNEL)?, GFP_KERNEL)?;
+            histories.push(
+                KBox::pin_init(History::new(), GFP_KERNEL_ACCOUNT)?,
+                GFP_KERNEL_ACCOUNT,
+            )?;
         }
         let timeouts = Arc::pin_init(
             pin_init!(Self {
@@ -144,7 +147,7 @@ impl Timeouts {
                 histories,
                 counts: TimeoutCounts::default(),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         timeouts.follow();
         Ok(timeouts)

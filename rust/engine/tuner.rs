@@ -49,7 +49,7 @@ impl Tuner {
                 clients,
                 work <- new_work!("nrs_tuner"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

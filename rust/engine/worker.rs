@@ -120,7 +120,7 @@ impl Worker {
                 failures: Atomic::new(0),
                 work <- new_work!("nrs_worker"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -396,7 +396,7 @@ impl Ticker {
                 next: Atomic::new(0),
                 next_beat: Atomic::new(0),
             })),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -190,7 +190,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     #[inline(never)]
     pub fn new(max: u32, kept: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
-            classes: Table::new((max as usize).saturating_add(1), seed, false)?,
+            classes: Table::new((max as usize).saturating_add(1), seed)?,
             idle: SlabList::new(),
             idle_len: 0,
             max: max as usize,

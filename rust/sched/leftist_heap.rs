@@ -132,13 +132,8 @@ impl<K: Sort> Grow for LeftistForest<K> {
 impl<K: Sort> LeftistForest<K> {
     /// Creates a forest that accepts memory for up to `max` table indices; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
-        Self::with(max, false)
-    }
-
-    /// Creates a forest like [`Self::new`], with the memory `charged` or not, as in [`Bulk::with`].
-    pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
-            nodes: Bulk::with(max, charged)?,
+            nodes: Bulk::new(max)?,
         })
     }
 

@@ -42,9 +42,9 @@ pub trait Need {
     /// Allocates the memory, charged to the cgroup of the caller if `charged`; may sleep.
     fn take(&self, charged: bool) -> Result<Self::Spare, NoMemory>;
 
-    /// Allocates the memory; may sleep.
+    /// Allocates the memory, charged to the cgroup of the caller; may sleep.
     fn allocate(&self) -> Result<Self::Spare, NoMemory> {
-        self.take(false)
+        self.take(true)
     }
 }
 
@@ -197,7 +197,7 @@ impl<T> ChunkPile<T> {
     /// Allocates `count` empty chunks of the size that [`Bulk`] uses; may sleep.
     #[cfg(not(MODULE))]
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
-        Self::with(count, false)
+        Self::with(count, true)
     }
 
     fn with(count: usize, charged: bool) -> Result<Self, NoMemory> {
@@ -246,15 +246,9 @@ impl<T> Bulk<T> {
 
     /// Creates an empty vector that accepts memory for up to `max` elements; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
-        Self::with(max, false)
-    }
-
-    /// Creates a vector like [`Self::new`]; `charged`: the array of chunks is charged to the
-    /// caller's cgroup.
-    pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         let top = max.div_ceil(Self::PER_CHUNK);
         Ok(Self {
-            chunks: backend::large(top, charged)?,
+            chunks: backend::large(top, true)?,
             len: 0,
             top,
         })
@@ -415,7 +409,7 @@ impl<T, const N: usize> Block<T, N> {
             return Err(NoMemory);
         }
         Ok(Self {
-            vec: backend::small(N, false)?,
+            vec: backend::small(N, true)?,
         })
     }
 
@@ -466,7 +460,7 @@ impl<T> GrowingList<T> {
     /// Creates an empty list with capacity for `capacity` elements; may sleep.
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            vec: backend::large(capacity, false)?,
+            vec: backend::large(capacity, true)?,
         })
     }
 
@@ -598,11 +592,11 @@ mod backend {
     }
 
     pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
-        KBox::new(value, flags(false)).map_err(|_| NoMemory)
+        KBox::new(value, flags(true)).map_err(|_| NoMemory)
     }
 
     pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
-        Arc::new(value, flags(false)).map_err(|_| NoMemory)
+        Arc::new(value, flags(true)).map_err(|_| NoMemory)
     }
 
     pub(super) fn large<T>(capacity: usize, charged: bool) -> Result<Large<T>, NoMemory> {
@@ -610,7 +604,7 @@ mod backend {
     }
 
     pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {
-        vec.reserve(more, flags(false)).map_err(|_| NoMemory)
+        vec.reserve(more, flags(true)).map_err(|_| NoMemory)
     }
 
     pub(super) fn push_small<T>(vec: &mut Small<T>, value: T) -> Result<(), T> {

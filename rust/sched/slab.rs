@@ -76,13 +76,8 @@ pub type SlabPile<T> = ChunkPile<SlabEntry<T>>;
 impl<T> Slab<T> {
     /// Creates a slab that can grow to `max` entries; sleeps.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
-        Self::with(max, false)
-    }
-
-    /// Creates a slab as [`Self::new`] does, with memory `charged` or not, as for [`Bulk::with`].
-    pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
-            entries: Bulk::with(max, charged)?,
+            entries: Bulk::new(max)?,
             free: NONE,
             live: 0,
         })

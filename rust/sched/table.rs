@@ -46,11 +46,11 @@ pub struct Table<K, V> {
 }
 
 impl<K: Eq + Hashed, V> Table<K, V> {
-    /// Creates an empty table that can grow to `max` rows, `charged` as for [`Bulk::with`]; sleeps.
-    pub fn new(max: usize, seed: u64, charged: bool) -> Result<Self, NoMemory> {
+    /// Creates an empty table that can grow to `max` rows; sleeps.
+    pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
-            rows: Slab::with(max, charged)?,
-            buckets: Bulk::with(max, charged)?,
+            rows: Slab::new(max)?,
+            buckets: Bulk::new(max)?,
             hasher: Hasher::new(seed),
         })
     }
@@ -269,7 +269,7 @@ mod tests {
     /// times.
     #[test]
     fn against_model() {
-        let mut table = Table::new(5000, 7, false).unwrap();
+        let mut table = Table::new(5000, 7).unwrap();
         assert_eq!(table.insert(1, 1), Err(1));
         let mut model: Vec<(u64, u32, Handle)> = Vec::new();
         let mut rng = Rng::new(3);

@@ -106,7 +106,7 @@ pub struct TagShares<L> {
 impl<L: Default> TagShares<L> {
     /// Creates the shares of a disk without requests; sleeps. `seed` is secret and random.
     pub fn new(seed: u64) -> Result<Self, NoMemory> {
-        let mut rows = Table::new(ROWS_MAX, seed, false)?;
+        let mut rows = Table::new(ROWS_MAX, seed)?;
         let spare = rows.wants(ROWS_MAX).allocate()?;
         rows.grow(spare);
         let mut shares = Self {

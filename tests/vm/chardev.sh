@@ -47,6 +47,37 @@ permissions() {
 	chgrp 0 /dev/nrs
 }
 
+# Verifies that a user of the device leaves services to root, and pays for the memory of its own.
+crowded() {
+	module
+	local group=/sys/fs/cgroup/test.crowd free charged before
+	before=$(ls /sys/kernel/debug/nrs | wc -l)
+	mkdir $group
+	chgrp 65534 /dev/nrs
+	mkfifo -m 666 /tmp/hold
+	free=$(awk '$1 == "MemFree:" { print $2 }' /proc/meminfo)
+	(
+		echo $BASHPID >$group/cgroup.procs
+		exec prlimit --nofile=2048 setpriv --reuid 65534 --regid 65534 --clear-groups \
+			nrs-test check hold s{1..1100} <>/tmp/hold >/tmp/held
+	) &
+	wait_for 120 'grep -q holding /tmp/held' || fail "$(ls /sys/kernel/debug/nrs | wc -l) services"
+	free=$((free - $(awk '$1 == "MemFree:" { print $2 }' /proc/meminfo)))
+	charged=$(($(awk '$1 == "kernel" { print $2 }' $group/memory.stat) / 1024))
+	say "$(</tmp/held): $free KiB, $charged KiB charged"
+	[ "$(</tmp/held)" = "holding $((768 - before))" ] || fail "$(</tmp/held)"
+	# Root makes the others, in each way.
+	lower nb0
+	dm_create a "0 $(sectors /dev/nb0) nrs /dev/nb0 0 one"
+	mkdir /sys/kernel/config/nrs/two
+	nrs-test check attach
+	[ "$charged" -ge $((free * 3 / 4)) ]
+	kill -KILL $!
+	wait $! || true
+	rm /tmp/hold
+	chgrp 0 /dev/nrs
+}
+
 # Verifies that an open file, attached or not, holds the module.
 pinned() {
 	module
@@ -270,6 +301,7 @@ parameter() {
 
 try 120 "the interface" interface
 try 20 "permissions of the node" permissions
+try 120 "a user of the device leaves services to root" crowded
 try 30 "an open file holds the module" pinned
 long try 30 "a signal ends a blocked read" signals
 try 30 "block devices and programs cannot share a service" kinds

@@ -181,7 +181,7 @@ impl Deadlines {
                 notifier,
                 counts: DeadlineCounts::default(),
             })),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         deadlines.follow();
         Ok(deadlines)

@@ -49,7 +49,7 @@ impl ClientLoad {
     pub(super) fn new(concurrency: Option<Arc<Concurrency>>) -> Result<Self> {
         Ok(Self {
             counts: PerCpu::new(nr_cpu_ids(), ClientCounts::default).map_err(|_| ENOMEM)?,
-            held: Arc::new(AtomicWord::new(0), GFP_KERNEL)?,
+            held: Arc::new(AtomicWord::new(0), GFP_KERNEL_ACCOUNT)?,
             submitters: match concurrency {
                 Some(concurrency) => Some(Submitters {
                     queue: concurrency.open()?,

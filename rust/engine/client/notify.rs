@@ -59,9 +59,9 @@ fn printable(name: &CStr) -> Result<CString> {
     let mut bytes = KVec::new();
     for byte in name.to_bytes() {
         let byte = if byte.is_ascii_control() { b'?' } else { *byte };
-        bytes.push(byte, GFP_KERNEL)?;
+        bytes.push(byte, GFP_KERNEL_ACCOUNT)?;
     }
-    bytes.push(0, GFP_KERNEL)?;
+    bytes.push(0, GFP_KERNEL_ACCOUNT)?;
     CString::try_from(CStr::from_bytes_with_nul(&bytes).map_err(|_| EINVAL)?).map_err(Error::from)
 }
 
@@ -90,7 +90,7 @@ impl ClientNotifier {
                 context <- new_mutex!(Some(context), "nrs_notifier"),
                 work <- new_work!("nrs_notifier"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -201,7 +201,7 @@ impl Session {
     /// Allocates the memory of the table for one more request.
     fn grow(&self) -> Result {
         let need = self.inner.lock().need();
-        let spare = need.take(true).map_err(|NoMemory| ENOMEM)?;
+        let spare = need.allocate().map_err(|NoMemory| ENOMEM)?;
         let left = self.inner.lock().grow(spare);
         drop(left);
         Ok(())

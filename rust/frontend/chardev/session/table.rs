@@ -277,12 +277,12 @@ impl TableState {
         let leases = if lease_ns == 0 { 0 } else { rows };
         // INVARIANT: All are empty.
         Ok(Self {
-            rows: Table::new(rows, seed, true)?,
-            peers: Table::new(limit, seed, true)?,
-            watches: LeftistForest::with(rows, true)?,
+            rows: Table::new(rows, seed)?,
+            peers: Table::new(limit, seed)?,
+            watches: LeftistForest::new(rows)?,
             waiting: HeapRoot::EMPTY,
             reported: HeapRoot::EMPTY,
-            leases: LeftistForest::with(leases, true)?,
+            leases: LeftistForest::new(leases)?,
             oldest: HeapRoot::EMPTY,
             lease_ns,
             completed: SlabList::new(),

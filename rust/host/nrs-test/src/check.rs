@@ -65,7 +65,7 @@ pub struct Args {
     /// standard input.
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// Parameters of the services, FILE=VALUE; for `hold`: name of the service.
+    /// Parameters of the services, FILE=VALUE; for `hold`: names of services.
     settings: Vec<String>,
 }
 
@@ -187,11 +187,20 @@ fn block() -> CheckResult {
     Ok(())
 }
 
-/// Runs a client until the end of standard input.
-fn hold(service: &str) -> CheckResult {
-    let client = Options::new(service).name("hold").open()?;
-    submit(&client, &requests(1..=3))?;
-    println!("holding");
+/// Runs a client of each service until the end of standard input, or of those before the first
+/// service for which there is no room.
+fn hold(services: &[String]) -> CheckResult {
+    let mut clients = Vec::new();
+    for service in services {
+        match Options::new(service).name("hold").open() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => break,
+            client => clients.push(client?),
+        }
+    }
+    for client in &clients {
+        submit(client, &requests(1..=3))?;
+    }
+    println!("holding {}", clients.len());
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
@@ -209,7 +218,7 @@ pub fn run(args: Args) -> Outcome {
     let name = args.name.unwrap_or_default();
     let done = match (name.as_str(), &args.settings[..]) {
         ("block", []) => block(),
-        ("hold", [service]) => hold(service),
+        ("hold", services) => hold(services),
         (name, settings) => {
             let pair = |text: &String| {
                 let (file, value) = text.split_once('=')?;

@@ -53,6 +53,7 @@
 
 pub mod config;
 pub mod daemon;
+pub mod directory;
 pub mod inbox;
 pub mod kernel;
 mod log2;

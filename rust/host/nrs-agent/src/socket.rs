@@ -4,12 +4,12 @@
 //! the end of the stream.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::{
         fd::OwnedFd,
         unix::{
-            fs::{DirBuilderExt as _, OpenOptionsExt as _},
+            fs::OpenOptionsExt as _,
             net::{UnixListener, UnixStream},
         },
     },
@@ -25,7 +25,7 @@ use rustix::{
     },
 };
 
-use crate::status::Status;
+use crate::{directory::Directory, status::Status};
 
 /// Path of the socket.
 pub const PATH: &str = "/run/nrs-agent/status";
@@ -59,9 +59,10 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// AddrInUse: another agent has the lock. Errors of the file system.
+    /// AddrInUse: another agent has the lock. Another user can change the directory. Errors of the
+    /// file system.
     pub fn take(path: &Path) -> io::Result<Self> {
-        create_directory(path.parent().unwrap_or(Path::new("")))?;
+        Directory::create_private(path.parent().unwrap_or(Path::new("")))?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(".lock");
         let mut options = OpenOptions::new();
@@ -101,11 +102,6 @@ impl Lock {
         listen(&socket.listener, BACKLOG)?;
         Ok(socket)
     }
-}
-
-/// Creates `path` with access only for its owner, if it is missing.
-pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Returns a nonblocking stream socket.

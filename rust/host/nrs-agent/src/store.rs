@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::socket::create_directory;
+use crate::directory::Directory;
 
 /// Size of the timestamp in front of saved corrections, bytes.
 const TIME: usize = 8;
@@ -53,21 +53,20 @@ pub struct Store {
 
 impl Store {
     /// Creates the store in `directory`. A missing directory is created with access only for its
-    /// owner.
+    /// owner. A directory that another user can change is not used.
     pub fn new(directory: &Path) -> Self {
-        let path = directory.join(EPOCH);
-        let created = create_directory(directory);
-        let epoch = created.and_then(|()| match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-            text => Ok(text?.trim().parse().unwrap_or(0)),
-        });
-        let mut failing = false;
-        say(&mut failing, epoch.as_ref().err(), &path);
         let shared = Arc::new(Shared {
             directory: directory.into(),
             pending: Mutex::default(),
             changed: Condvar::new(),
         });
+        let epoch = shared.path(EPOCH);
+        let epoch = epoch.and_then(|path| match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            text => Ok(text?.trim().parse().unwrap_or(0)),
+        });
+        let mut failing = false;
+        say(&mut failing, epoch.as_ref().err(), directory);
         let writer = Arc::clone(&shared);
         thread::spawn(move || writer.run(failing));
         Self {
@@ -99,7 +98,7 @@ impl Store {
     pub fn load(&self, service: &str, shared: u64) -> Option<(Vec<u8>, u64)> {
         let name = file(service);
         let pending = self.shared.lock().files.get(&name).cloned();
-        let bytes = pending.or_else(|| fs::read(self.shared.directory.join(name)).ok())?;
+        let bytes = pending.or_else(|| fs::read(self.shared.path(&name).ok()?).ok())?;
         let (time, saved) = bytes.split_first_chunk::<TIME>()?;
         let age = shared.checked_sub(u64::from_le_bytes(*time))?;
         Some((saved.to_vec(), age))
@@ -128,6 +127,12 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the path of the file `name` in the directory, which is created if it is missing.
+    fn path(&self, name: &str) -> io::Result<PathBuf> {
+        Directory::create_private(&self.directory)?;
+        Ok(self.directory.join(name))
+    }
+
     /// Queues the file `name` for writing, with `bytes` as its content.
     fn put(&self, name: String, bytes: Vec<u8>) {
         self.lock().files.insert(name, bytes);
@@ -145,9 +150,9 @@ impl Shared {
             };
             pending.busy = true;
             drop(pending);
-            let path = self.directory.join(&name);
-            let written = write(&path, &bytes, name == EPOCH);
-            say(&mut failing, written.err().as_ref(), &path);
+            let path = self.path(&name);
+            let written = path.and_then(|path| write(&path, &bytes, name == EPOCH));
+            say(&mut failing, written.err().as_ref(), &self.directory);
             pending = self.lock();
             pending.busy = false;
             self.changed.notify_all();
@@ -168,7 +173,7 @@ fn write(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Logs `error` of the file `path`, once until a file is written successfully. Returns true if
+/// Logs `error` of the directory `path`, once until a file is written successfully. Returns true if
 /// `error` was logged.
 fn say(failing: &mut bool, error: Option<&io::Error>, path: &Path) -> bool {
     let before = std::mem::replace(failing, error.is_some());
@@ -192,6 +197,7 @@ fn file(service: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{symlink, PermissionsExt as _};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -241,6 +247,22 @@ mod tests {
         store.save("a", b"thetas", SECOND);
         store.flush(PATIENCE);
         assert_eq!(store.load("a", SECOND), None);
+    }
+
+    #[test]
+    fn the_directory_of_another_user_is_not_used() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("theirs");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        symlink("../own", path.join("epoch.new")).unwrap();
+        fs::write(path.join("epoch"), "1000").unwrap();
+        fs::write(path.join("a.thetas"), [0; TIME]).unwrap();
+        let store = Store::new(&path);
+        assert_eq!(store.epoch(SECOND), 1);
+        store.flush(PATIENCE);
+        assert_eq!(store.load("a", SECOND), None);
+        assert!(!room.path().join("own").exists());
     }
 
     #[test]

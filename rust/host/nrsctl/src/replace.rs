@@ -2,18 +2,23 @@
 
 //! Atomic replacement of files.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nrs_agent::directory::{Directory, LINKS_MAX};
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
 use crate::failure::{Failure, FailureKind, Result};
 
 /// Replaces the file `path` by a file with `bytes`. Readers see either the whole old file or the
-/// whole new file. The mode is preserved.
+/// whole new file. The mode is preserved, except for others' right to write.
 ///
 /// For a symbolic link its target is replaced or created. Devices, pipes and files directly in
-/// `/dev` or below `/proc` (`/dev/stdout`) are written to instead.
+/// `/dev` or below `/proc` (`/dev/stdout`) are written to instead. In a directory that another user
+/// can change, links and all other files are replaced themselves.
 ///
 /// # Errors
 ///
@@ -21,17 +26,84 @@ use crate::failure::{Failure, FailureKind, Result};
 /// see [`FailureKind::of_file`]. After an error the old file is unchanged, and no temporary file
 /// remains.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result {
+    with(path, |output| match output {
+        Output::Open(mut file) => file.write_all(bytes),
+        Output::New(mut new) => {
+            new.file.write_all(bytes)?;
+            new.file.as_file().sync_all()?;
+            let directory = File::open(new.directory.path());
+            new.persist()?;
+            // The file is replaced. Some file systems do not support syncing a directory, which is
+            // needed to survive a power failure.
+            let _ = directory.and_then(|directory| directory.sync_all());
+            Ok(())
+        }
+    })
+}
+
+/// Replaces the file `path` by an empty file, as [`replace`] does, and returns the new file.
+///
+/// # Errors
+///
+/// As for [`replace`].
+pub fn create(path: &Path) -> Result<File> {
+    with(path, |output| match output {
+        Output::Open(file) => Ok(file),
+        Output::New(new) => new.persist(),
+    })
+}
+
+/// Destination of bytes.
+enum Output {
+    /// Device, pipe or open file of a process, to append to.
+    Open(File),
+    New(NewFile),
+}
+
+/// File that is still to get its name.
+struct NewFile {
+    file: NamedTempFile,
+    directory: Directory,
+    target: PathBuf,
+}
+
+impl NewFile {
+    /// Creates a file in `directory` that is to replace `old` at `target`.
+    fn new(directory: Directory, target: PathBuf, old: Option<&Metadata>) -> io::Result<Self> {
+        // The name begins with a dot, so that programs that read all files of the directory skip
+        // the file.
+        let file = tempfile::Builder::new()
+            .prefix(".")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory.path())
+            .map_err(|error| error.kind())?;
+        if let Some(old) = old.filter(|old| old.is_file()) {
+            let kept = if directory.is_shared() { 0o755 } else { 0o777 };
+            let mode = old.permissions().mode() & kept;
+            file.as_file()
+                .set_permissions(Permissions::from_mode(mode))?;
+        }
+        Ok(Self {
+            file,
+            directory,
+            target,
+        })
+    }
+
+    /// Gives the file its name.
+    fn persist(self) -> io::Result<File> {
+        Ok(self.file.persist(self.target)?)
+    }
+}
+
+/// Calls `write` with the destination for the file `path`.
+fn with<T>(path: &Path, write: impl FnOnce(Output) -> io::Result<T>) -> Result<T> {
     if path.file_name().is_none() {
         let message = format!("'{}' has no file name", path.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    write(path, bytes).map_err(|error| Failure::of_file(path, &error))
-}
-
-/// Returns the directory of `path`.
-fn directory_of(path: &Path) -> io::Result<PathBuf> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    parent.unwrap_or(Path::new(".")).canonicalize()
+    let written = output(path).and_then(write);
+    written.map_err(|error| Failure::of_file(path, &error))
 }
 
 /// Returns true if the files of `directory` are devices or open files of processes.
@@ -39,47 +111,43 @@ fn is_special(directory: &Path) -> bool {
     directory == Path::new("/dev") || directory.starts_with("/proc")
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let old = match fs::metadata(path) {
-        Ok(old) => Some(old),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    let (mut target, mut parent) = (path.to_path_buf(), directory_of(path)?);
-    // The loop ends: for a cycle of links, `fs::metadata` has failed with another error than
-    // `NotFound`.
-    while !is_special(&parent) {
-        let Ok(link) = fs::read_link(&target) else {
-            break;
+/// Returns the destination for the file `path`.
+fn output(path: &Path) -> io::Result<Output> {
+    let mut path = path.to_path_buf();
+    for _ in 0..=LINKS_MAX {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let directory = Directory::open(parent)?;
+        let Some(name) = path.file_name() else {
+            return Err(Errno::ISDIR.into());
         };
-        target = parent.join(link);
-        parent = directory_of(&target)?;
+        let target = directory.path().join(name);
+        let old = match fs::symlink_metadata(&target) {
+            Ok(old) => Some(old),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if !directory.is_shared() {
+            let is_special = is_special(&fs::read_link(directory.path())?);
+            if !is_special && old.as_ref().is_some_and(Metadata::is_symlink) {
+                path = parent.join(fs::read_link(&target)?);
+                continue;
+            }
+            if is_special || old.as_ref().is_some_and(|old| !old.is_file()) {
+                let open = OpenOptions::new().append(true).open(target)?;
+                return Ok(Output::Open(open));
+            }
+        }
+        return NewFile::new(directory, target, old.as_ref()).map(Output::New);
     }
-    if is_special(&parent) || old.as_ref().is_some_and(|old| !old.is_file()) {
-        return OpenOptions::new().append(true).open(path)?.write_all(bytes);
-    }
-    // The name begins with a dot, so that programs that read all files of the directory skip the
-    // file.
-    let mut new = tempfile::Builder::new()
-        .prefix(".")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(&parent)?;
-    if let Some(old) = old {
-        new.as_file().set_permissions(old.permissions())?;
-    }
-    new.write_all(bytes)?;
-    new.as_file().sync_all()?;
-    new.persist(&target)?;
-    // The file is replaced. Some file systems do not support syncing a directory, which is needed
-    // to survive a power failure.
-    let _ = File::open(&parent).and_then(|parent| parent.sync_all());
-    Ok(())
+    Err(Errno::LOOP.into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::symlink;
+
+    use rustix::fs::{mknodat, FileType, Mode, CWD};
 
     use super::*;
 
@@ -111,6 +179,44 @@ mod tests {
             assert!(link.is_symlink());
         }
         assert_eq!(fs::read_to_string(room.path().join("file")).unwrap(), "one");
+    }
+
+    /// Verifies that no entry of a directory that another user can change makes root write or
+    /// create another file, or wait.
+    #[test]
+    fn in_the_directory_of_another_user_entries_are_replaced() {
+        let room = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (room.path().join("ours"), room.path().join("theirs"));
+        let own = ours.join("own");
+        for path in [&ours, &theirs] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(&own, "own").unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(0o4777)).unwrap();
+        fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        let at = |name: &str| theirs.join(name);
+        symlink(&own, at("link")).unwrap();
+        symlink(ours.join("new"), at("dangling")).unwrap();
+        symlink("/dev/null", at("null")).unwrap();
+        fs::hard_link(&own, at("hard")).unwrap();
+        mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for name in ["link", "dangling", "null", "hard", "pipe", "none"] {
+            replace(&at(name), b"one").unwrap();
+            create(&at(name)).unwrap().write_all(b"two").unwrap();
+            let new = fs::symlink_metadata(at(name)).unwrap();
+            assert!(new.is_file(), "{name}");
+            assert_eq!(new.permissions().mode() & 0o7002, 0, "{name}");
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "two", "{name}");
+        }
+        assert_eq!(fs::read_to_string(&own).unwrap(), "own");
+        symlink(&ours, at("way")).unwrap();
+        let failure = replace(&at("way/own"), b"x").unwrap_err();
+        assert!(
+            failure.message.contains("symbolic link in a directory"),
+            "{failure}"
+        );
+        assert_eq!(ours.read_dir().unwrap().count(), 1);
+        assert_eq!(theirs.read_dir().unwrap().count(), 7);
     }
 
     #[test]

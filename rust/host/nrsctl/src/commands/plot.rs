@@ -13,6 +13,7 @@ use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names;
 use crate::recording::{Recording, Series, SeriesKind};
+use crate::replace::replace;
 use crate::top::numbers;
 
 /// Arguments of `nrsctl plot`.
@@ -59,7 +60,7 @@ pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let recording = record::open(&args.file)?;
     let picture = draw(args, &recording)?;
     match &args.out {
-        Some(path) => std::fs::write(path, picture).map_err(|error| Failure::of_file(path, &error)),
+        Some(path) => replace(path, picture.as_bytes()),
         None => Ok(out.write_all(picture.as_bytes())?),
     }
 }

@@ -2,7 +2,7 @@
 
 //! `nrsctl record`
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -15,6 +15,7 @@ use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names::no_service;
 use crate::recording::{self, Header, Recording, Writer};
+use crate::replace::create;
 use crate::top::source::{LiveSource, Source};
 
 /// Arguments of `nrsctl record`.
@@ -126,7 +127,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let told = signals()?;
     match &args.out {
         Some(path) => {
-            let mut file = File::create(path).map_err(|error| Failure::of_file(path, &error))?;
+            let mut file = create(path)?;
             let name = path.display().to_string();
             let lines = record(args, &mut LiveSource(kernel), &mut file, &name, &told)?;
             writeln!(out, "{lines} snapshots in {name}")?;

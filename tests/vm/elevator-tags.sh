@@ -111,6 +111,7 @@ large() {
 	# 32 MiB in pieces of at most 128 KiB.
 	reads_in /sys/fs/cgroup/test.a/io.stat "$(</sys/block/nb0/dev)"
 	[ "$reads" -ge 256 ] && [ "$reads" -le 272 ] || fail "io.stat counts $reads reads of 256"
+	[ "$read_bytes" = $((32 << 20)) ] || fail "io.stat counts $read_bytes bytes of $((32 << 20))"
 }
 
 # Verifies the same beside data of no user that a kernel thread writes.

@@ -112,14 +112,15 @@ sectors() {
 	blockdev --getsz "$1"
 }
 
-# reads_in FILE DEVICE: Sets $reads to the requests that the cgroup of the io.stat FILE has read
+# reads_in FILE DEVICE: Sets $reads and $read_bytes to what the cgroup of the io.stat FILE has read
 # from DEVICE (MAJOR:MINOR); starts no process. A device that the group has only just begun to use
 # has a line without numbers.
 reads_in() {
-	local dev rios _
-	reads=0
-	while read -r dev _ _ rios _; do
-		[ "$dev" != "$2" ] || [ -z "$rios" ] || reads=${rios#rios=}
+	local dev rbytes rios _
+	reads=0 read_bytes=0
+	while read -r dev rbytes _ rios _; do
+		[ "$dev" != "$2" ] || [ -z "$rios" ] ||
+			{ reads=${rios#rios=} && read_bytes=${rbytes#rbytes=}; }
 	done <"$1"
 }
 

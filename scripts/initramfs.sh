@@ -24,7 +24,8 @@ more_modules=(
 )
 wanted=(
 	virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4
-	mq-deadline bfq kyber-iosched scsi_debug sd_mod nvme-tcp nvmet-tcp overlay
+	mq-deadline bfq kyber-iosched scsi_debug sd_mod nvme-tcp nvmet-tcp overlay dm-multipath
+	dm-round-robin
 )
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)

@@ -252,6 +252,29 @@ removed() {
 	wait_for 10 "! kill -0 $reader 2>/dev/null" || fail "tasks of a removed disk wait"
 }
 
+# Verifies that request-based multipath, whose requests the scheduler sees while the driver has
+# stopped the queue, waits for its own requests: none is deferred, and all complete with the right
+# data, also after the path has failed.
+multipath() {
+	modprobe -a dm-multipath dm-round-robin
+	setup 32 'tbf uid' memory_backed=1 mbps=1
+	# The queue is run by tasks of the user and by kernel threads.
+	rule 'uid={1001 4294967295} rate=4'
+	dm_create mp "0 $(sectors /dev/nb0) multipath 3 queue_if_no_path queue_mode rq 0 1 1 \
+		round-robin 0 1 1 /dev/nb0 1"
+	chmod 666 /dev/mapper/mp
+	verified mp --uid=1001 --iodepth=128 --size=1m &
+	wait_for 20 '[ "$(counter a held)" -gt 24 ]' || fail "$(status)"
+	[ "$(deferred)" = 0 ] || fail "$(status)"
+	dm message mp 0 fail_path /dev/nb0
+	set_to svc nrs_tbf_rule 'change slow rate=100000'
+	wait_for 20 '[ "$(counter a held)" = 0 ]' || fail "$(status)"
+	kill -0 $! || fail "ended without a path"
+	dm message mp 0 reinstate_path /dev/nb0
+	wait $!
+	nothing_left
+}
+
 # figure CMD...: Runs a check of rates, which the debug kernel is too slow for.
 figure() {
 	[ -n "$debug" ] || "$@"
@@ -272,6 +295,7 @@ figure long try 90 "a file system beside scattered buffered writes of a limited 
 try 60 "deferred requests after changes of the scheduler" changes
 try 60 "deferred requests of a removed disk" removed
 try 60 "deferred requests of a frozen cgroup" frozen
+try 60 "no deferred requests of request-based multipath" multipath
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio
 remarks '^(requests|reads) per second'

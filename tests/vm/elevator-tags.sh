@@ -275,27 +275,47 @@ multipath() {
 	nothing_left
 }
 
-# figure CMD...: Runs a check of rates, which the debug kernel is too slow for.
-figure() {
+# Verifies that nothing is deferred beside io.cost, where a worker would wait for one cgroup, and
+# that all users are served.
+controlled() {
+	local group=/sys/fs/cgroup/test.a
+	setup 32 'tbf uid'
+	rule 'uid={1001} rate=20'
+	echo "$(</sys/block/nb0/dev) enable=1" >/sys/fs/cgroup/io.cost.qos
+	mkdir -p $group
+	(echo $BASHPID >$group/cgroup.procs
+		load a as=1001 --thread --numjobs=100 --ioengine=psync --io_size=4k >/tmp/crowd.txt) &
+	wait_for 10 '[ $(($(counter a held) + $(deferred))) -gt 28 ]' || fail "$(status)"
+	[ "$(deferred)" = 0 ] || fail "$(status)"
+	setpriv --reuid 1002 --clear-groups dd if=/dev/nb0 of=/dev/null bs=4k count=1 iflag=direct
+	wait $! || fail "fio: status $?: $(cat /tmp/crowd.txt)"
+	[ "$(terse /tmp/crowd.txt 6)" = 400 ] || fail "read $(terse /tmp/crowd.txt 6) KiB of 400"
+	nothing_left
+}
+
+# stock CMD...: Runs a check on the stock kernel only: the debug kernel is too slow for rates, and
+# has neither multipath nor io.cost.
+stock() {
 	[ -n "$debug" ] || "$@"
 }
 
-figure try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
-figure long try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
-figure long try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.6 \
+stock try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
+stock long try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
+stock long try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.6 \
 	--ioengine=io_uring
-figure long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.8
-figure try 60 "one request at a time beside large requests" large 0
-figure long try 60 "one request at a time beside requests that must not merge" large 2
-figure try 60 "one request at a time beside throttled kernel threads" worker
-figure long try 90 "one request at a time beside 320 throttled cgroups of a user" groups
-figure try 90 "a file system beside buffered writes of a limited cgroup" buffered sequential
-figure long try 90 "a file system beside scattered buffered writes of a limited cgroup" \
+stock long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.8
+stock try 60 "one request at a time beside large requests" large 0
+stock long try 60 "one request at a time beside requests that must not merge" large 2
+stock try 60 "one request at a time beside throttled kernel threads" worker
+stock long try 90 "one request at a time beside 320 throttled cgroups of a user" groups
+stock try 90 "a file system beside buffered writes of a limited cgroup" buffered sequential
+stock long try 90 "a file system beside scattered buffered writes of a limited cgroup" \
 	buffered scattered
 try 60 "deferred requests after changes of the scheduler" changes
 try 60 "deferred requests of a removed disk" removed
 try 60 "deferred requests of a frozen cgroup" frozen
-try 60 "no deferred requests of request-based multipath" multipath
+stock try 60 "no deferred requests of request-based multipath" multipath
+stock try 60 "no deferred requests beside io.cost" controlled
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio
 remarks '^(requests|reads) per second'

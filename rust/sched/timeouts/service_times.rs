@@ -72,7 +72,10 @@ impl Outlook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::timeouts::terms::{AtHistory, AtIncrement, AtMax, AtMin, ObdTimeout};
+    use crate::sched::timeouts::{
+        in_flight::Submitted,
+        terms::{AtEstimator, AtHistory, AtIncrement, AtMax, AtMin, ObdTimeout},
+    };
 
     /// Milliseconds per second.
     const S: u64 = 1000;
@@ -137,6 +140,24 @@ mod tests {
         // The lengthy request ends at 950 s; another request is owed since then.
         let first = times.measure(0, 900 * S).next_check(900 * S, true, 900 * S);
         assert!(first.is_some_and(|look| look <= 901 * S + 250), "{first:?}");
+    }
+
+    /// Checks that a request in flight while the clock jumped by hours, as after a pause of a
+    /// virtual machine, raises the timeout to that of `at_max`, for one history.
+    #[test]
+    fn a_jump_of_the_clock_is_forgotten() {
+        for &estimator in AtEstimator::ALL {
+            let mut times = quick();
+            times.terms.estimator = estimator;
+            let usual = times.measure(5, 100 * S).timeout;
+            for hours in [1, 5, 500] {
+                let now = 100 * S + hours * 3_600 * S;
+                let jumped = times.measure(Submitted::at(100 * S).elapsed(now), now);
+                assert_eq!(jumped.timeout, jumped.longest, "{estimator} {hours} h");
+                let later = times.measure(5, now + 8 * S);
+                assert_eq!(later.timeout, usual, "{estimator} {hours} h");
+            }
+        }
     }
 
     #[test]

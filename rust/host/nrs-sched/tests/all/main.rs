@@ -38,6 +38,7 @@ mod timeout_estimates;
 mod timer;
 mod tree;
 mod unaware;
+mod uptime;
 mod waits;
 mod weights;
 mod withheld;

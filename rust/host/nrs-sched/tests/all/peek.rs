@@ -10,8 +10,7 @@ use crate::{
 use nrs_sched::{
     arena::{feed, view, walk, Request},
     item::Item,
-    parameters::Values,
-    policy::{Config, Decision, Kind, Part, Tunables},
+    policy::{Config, Decision, Kind, Part},
     rng::Rng,
 };
 
@@ -91,33 +90,9 @@ fn trace(config: &Config, seed: u64, peeks: bool, answers: &mut Answers) -> Vec<
     served
 }
 
-fn configs() -> Vec<Config> {
-    let mut values = Values::default();
-    for (name, text) in [
-        ("nrs_delay_min", "1"),
-        ("nrs_delay_max", "3"),
-        ("nrs_delay_pct", "80"),
-        ("buffer_max", "256"),
-    ] {
-        values.set_named(name, text).expect("valid");
-    }
-    let with = |tunables: &Tunables| Tunables {
-        delay: values.policies.delay,
-        tbf: nrs_sched::policy::tbf::Tunables {
-            rate: nrs_sched::policy::tbf::params::Rate::parse("5").expect("a rate"),
-            ..tunables.tbf
-        },
-        ..*tunables
-    };
-    let all = settings::all(&["uid_fair", "gid_then_uid_fair"]);
-    all.iter()
-        .map(|(kind, mode, tunables)| Config::parse(*kind, *mode, &with(tunables)).expect("valid"))
-        .collect()
-}
-
 #[test]
 fn a_peek_changes_nothing_and_tells_what_get_answers() {
-    for config in configs() {
+    for config in settings::limited() {
         let mut answers = Answers::default();
         for seed in 1..=5 {
             let [with, without] =

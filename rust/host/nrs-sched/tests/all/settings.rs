@@ -3,11 +3,12 @@
 //! Settings of all policies, for tests of common properties.
 
 use nrs_sched::{
+    parameters::Values,
     policy::{
         fairshare::params::{Locality, Select},
         params::heads::PerHead,
         robin::params::{OffsetType, Supported},
-        Kind, Tunables,
+        tbf, Config, Kind, Tunables,
     },
     qbm::plan::By,
 };
@@ -59,4 +60,30 @@ pub fn all(modes: &[&'static str]) -> Vec<Setting> {
         all.push((Kind::Qbm, None, tunables));
     }
     all
+}
+
+/// Returns every policy by [`all`], with delays of 1 to 3 s and 5 requests/s for each class of
+/// `tbf`.
+pub fn limited() -> Vec<Config> {
+    let mut values = Values::default();
+    for (name, text) in [
+        ("nrs_delay_min", "1"),
+        ("nrs_delay_max", "3"),
+        ("nrs_delay_pct", "80"),
+        ("buffer_max", "256"),
+    ] {
+        values.set_named(name, text).expect("valid");
+    }
+    let with = |tunables: &Tunables| Tunables {
+        delay: values.policies.delay,
+        tbf: tbf::Tunables {
+            rate: tbf::params::Rate::parse("5").expect("a rate"),
+            ..tunables.tbf
+        },
+        ..*tunables
+    };
+    all(&["uid_fair", "gid_then_uid_fair"])
+        .iter()
+        .map(|(kind, mode, tunables)| Config::parse(*kind, *mode, &with(tunables)).expect("valid"))
+        .collect()
 }

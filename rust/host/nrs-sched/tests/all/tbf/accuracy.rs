@@ -194,6 +194,24 @@ fn a_burst_is_the_depth() {
     }
 }
 
+/// Checks that a jump of the clock by hours, with requests queued, is followed by the depth and the
+/// delay that is made up for, at most.
+#[test]
+fn a_jump_of_the_clock_is_no_burst() {
+    for (realtime, made_up) in [(0, 10), (1, 1000)] {
+        let mut sim = TbfSim::by_uid();
+        sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
+        sim.queue(0, 1, 8, 1);
+        sim.run(sim.now + SECOND, one);
+        sim.now += 5 * 3600 * SECOND;
+        let got = sim.count(1, SECOND, one);
+        assert!(
+            (1000..=1000 + 3 + made_up + 1).contains(&got),
+            "{realtime}: {got}"
+        );
+    }
+}
+
 /// Checks that a synchronous client with short pauses gets its rate, although its queue is empty in
 /// between.
 #[test]

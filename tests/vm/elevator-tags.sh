@@ -90,7 +90,8 @@ crowd() {
 # not merge. The disk's counters count each request once.
 large() {
 	setup 64 'tbf uid'
-	rule 'uid={1001} rate=8'
+	# Eight pieces per second.
+	rule 'uid={1001} rate=1MiB/s'
 	local alone before reads
 	echo "$1" >/sys/block/nb0/queue/nomerges
 	polite 1002 2
@@ -105,7 +106,7 @@ large() {
 	undisturbed 0.6 "$alone"
 	before=$(deferred)
 	[ "$before" -gt 60 ] || fail "not beside deferred requests: $before"
-	set_to svc nrs_tbf_rule 'change slow rate=100000'
+	set_to svc nrs_tbf_rule 'change slow rate=100GiB/s'
 	wait $reader || fail "fio: status $?: $(cat /tmp/large.txt)"
 	nothing_left
 	# 32 MiB in pieces of at most 128 KiB.

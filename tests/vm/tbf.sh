@@ -120,14 +120,13 @@ sizes() {
 	setup 4
 	echo 127 >/sys/block/nb0/queue/max_sectors_kb
 	# With huge pages, 4 MiB are one request.
-	echo 32 >/proc/sys/vm/nr_hugepages
-	echo 100 >/proc/sys/vm/hugetlb_shm_group
+	echo 16 >/proc/sys/vm/nr_hugepages
 	policy svc 'tbf uid'
 	rule change default rate=20
 	begin a 1001 100
 	begin b 1002 100 --bs=128k
 	begin c 1003 100 --bs=1m
-	begin d 1004 100 --bs=4m --iodepth=8 --iomem=shmhuge
+	begin d 1004 100 --bs=4m --iodepth=6 --iomem=mmaphuge
 	settle a b c d
 	measure 10 bytes a=$((20 << 12)) b=$((20 << 17)) c=$((20 << 20)) d=$((20 << 22))
 }
@@ -292,5 +291,6 @@ try 60 "borrow: unused rates are lent, and returned" lending
 try 60 "also: two limits at once" two_limits
 try 60 "rates that the disk cannot serve: by rate, in turn, a minimum" overload
 long try 60 "two limited heads" two_heads
+echo 0 >/proc/sys/vm/nr_hugepages
 remarks '^(ended|bytes)'
 summary

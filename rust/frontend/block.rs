@@ -129,10 +129,14 @@ pub(crate) struct RequestTraits {
 }
 
 impl RequestTraits {
-    /// Returns the cost of the request. A request that only names a range transfers nothing.
-    pub(crate) fn cost(&self) -> Cost {
+    /// Returns the cost of the request; `is_piece` as in [`Cost`]. A request that only names a
+    /// range transfers nothing.
+    pub(crate) fn cost(&self, is_piece: bool) -> Cost {
         let bytes = if self.is_lengthy() { 0 } else { self.bytes };
-        Cost::new(self.opcode.direction(), bytes)
+        Cost {
+            is_piece,
+            ..Cost::new(self.opcode.direction(), bytes)
+        }
     }
 
     fn is_lengthy(&self) -> bool {
@@ -308,7 +312,7 @@ impl BlockClient {
         let object = self.target().index().into();
         MergeCharge {
             attrs: self.attrs(traits, naming, who, object),
-            cost: traits.cost(),
+            cost: traits.cost(false),
             cpu: traits.cpu,
         }
     }

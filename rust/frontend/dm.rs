@@ -139,10 +139,7 @@ impl DmTarget for DmDevice {
             flushes,
             ..traits.account()
         };
-        let cost = Cost {
-            is_piece,
-            ..traits.cost()
-        };
+        let cost = traits.cost(is_piece);
         let held = bio.into_held(cost, target, traits.wants_file, account);
         let naming = &self.config.naming;
         let draining = || self.draining.get() != 0;

@@ -267,11 +267,7 @@ impl Scheduler for ScheduledDisk {
         traits.restrict_sleep(may_sleep);
         traits.force(request.is_in_flush());
         let (cpu, target) = (request.cpu(), self.member.target());
-        let cost = Cost {
-            is_piece: request.is_piece(),
-            ..traits.cost()
-        };
-        let mut account = traits.account();
+        let (cost, mut account) = (traits.cost(request.is_piece()), traits.account());
         let naming = &self.settings.naming;
         let mut request = request;
         // The counts only matter while requests are queued.

@@ -210,14 +210,10 @@ impl Node {
     /// Sets the length of the request to `bytes`.
     #[cfg(feature = "elevator")]
     pub(crate) fn set_bytes(&mut self, bytes: u64) {
-        let Cost {
-            direction,
-            is_piece,
-            ..
-        } = self.body.cost;
-        self.body.cost = Cost {
-            is_piece,
-            ..Cost::new(direction, bytes)
+        let cost = &mut self.body.cost;
+        *cost = Cost {
+            is_piece: cost.is_piece,
+            ..Cost::new(cost.direction, bytes)
         };
     }
 

@@ -61,7 +61,8 @@ crowded() {
 		exec prlimit --nofile=2048 setpriv --reuid 65534 --regid 65534 --clear-groups \
 			nrs-test check hold s{1..1100} <>/tmp/crowd >/tmp/crowded
 	) &
-	wait_for 120 'grep -q holding /tmp/crowded' || fail "$(ls /sys/kernel/debug/nrs | wc -l) services"
+	wait_for 120 'grep -q holding /tmp/crowded' ||
+		fail "$(ls /sys/kernel/debug/nrs | wc -l) services"
 	free=$((free - $(awk '$1 == "MemFree:" { print $2 }' /proc/meminfo)))
 	charged=$(($(awk '$1 == "kernel" { print $2 }' $group/memory.stat) / 1024))
 	say "$(</tmp/crowded): $free KiB, $charged KiB charged"

@@ -47,7 +47,7 @@ mod refused_flushes;
 use refused_flushes::RefusedFlushes;
 
 /// Maximum size of a request, so that a slot stands for a bounded amount of work.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u32 = 1 << 20;
 
 /// A client of a service, made by one line of a dm table.
 pub(crate) struct DmDevice {

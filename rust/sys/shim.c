@@ -3,6 +3,7 @@
 
 #include <linux/bio-integrity.h>
 #include <linux/bio.h>
+#include <linux/blk-crypto.h>
 #include <linux/blk-cgroup.h>
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
@@ -30,11 +31,19 @@ void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev)
 	bio_set_dev(bio, bdev);
 }
 
-void nrs_bio_split(struct bio *bio, unsigned int sectors)
+bool nrs_bio_split(struct bio *bio, unsigned int bytes)
 {
-	dm_accept_partial_bio(bio, sectors);
+	struct bio_crypt_ctx *crypt = bio_crypt_ctx(bio);
+
+	bytes = min(bytes, queue_max_bytes(bdev_get_queue(bio->bi_bdev)));
+	if (crypt)
+		bytes = round_down(bytes, crypt->bc_key->crypto_cfg.data_unit_size);
+	if (!bytes || bytes >= bio->bi_iter.bi_size)
+		return false;
+	dm_accept_partial_bio(bio, bytes >> SECTOR_SHIFT);
 	if (bio_integrity(bio))
 		bio_integrity_trim(bio);
+	return true;
 }
 
 bool nrs_sizes_are(size_t dm_target, size_t target_type, size_t event)

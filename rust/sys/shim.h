@@ -17,10 +17,11 @@ struct mapped_device;
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
 
 /*
- * Shortens @bio, which has data and is being mapped by a target, to @sectors. Device-mapper maps
- * the rest later.
+ * Shortens @bio, which has data and is being mapped by a target, to @bytes, to the limit of the
+ * device (max_sectors_kb), and to whole units of encryption. Device-mapper maps the rest later.
+ * Returns false if the bio is no longer than that.
  */
-void nrs_bio_split(struct bio *bio, unsigned int sectors);
+bool nrs_bio_split(struct bio *bio, unsigned int bytes);
 
 /*
  * Returns the inode number of the file that the first page of @bio caches, and the offset of the

@@ -19,6 +19,7 @@
 
 #define WRITES 16
 #define DATA_UNIT 4096
+#define UNITS 8 /* of a write */
 
 static char *disk;
 module_param(disk, charp, 0);
@@ -57,18 +58,19 @@ static void end_write(struct bio *bio)
 
 static void submit_writes(struct block_device *bdev)
 {
-	int i;
+	int i, unit;
 
 	reinit_completion(&ended);
 	atomic_set(&pending, WRITES);
 	atomic_set(&failed, 0);
 	for (i = 0; i < WRITES; i++) {
-		u64 dun[BLK_CRYPTO_DUN_ARRAY_SIZE] = { i };
-		struct bio *bio = bio_alloc(bdev, 1, REQ_OP_WRITE, GFP_KERNEL);
+		u64 dun[BLK_CRYPTO_DUN_ARRAY_SIZE] = { i * UNITS };
+		struct bio *bio = bio_alloc(bdev, UNITS, REQ_OP_WRITE, GFP_KERNEL);
 
-		bio->bi_iter.bi_sector = 64 * i;
+		bio->bi_iter.bi_sector = i * (UNITS * DATA_UNIT >> SECTOR_SHIFT);
 		bio->bi_end_io = end_write;
-		__bio_add_page(bio, ZERO_PAGE(0), DATA_UNIT, 0);
+		for (unit = 0; unit < UNITS; unit++)
+			__bio_add_page(bio, ZERO_PAGE(0), DATA_UNIT, 0);
 		bio_crypt_set_ctx(bio, &key, dun, GFP_KERNEL);
 		blk_crypto_submit_bio(bio);
 	}

@@ -151,7 +151,8 @@ integrity() {
 	[ "$(counter a queued)" -ge 50 ] || fail "$(status a)"
 }
 
-# Verifies that keys of inline encryption reach the disk, which encrypts.
+# Verifies that keys of inline encryption reach the disk, which encrypts, and that writes are split
+# into whole data units.
 encrypted() {
 	local lower=/dev/nb0
 	module
@@ -159,6 +160,7 @@ encrypted() {
 	insmod /nrs_crypt_test.ko disk=$lower
 	alike 0 queue/crypto/num_keyslots=0 queue/crypto/modes/AES-256-XTS=0x1000
 	throttled
+	echo 30 >"/sys/block/$(dm info -c --noheadings -o blkdevname a)/queue/max_sectors_kb"
 	printf /dev/mapper/a >/sys/module/nrs_crypt_test/parameters/submit
 	[ "$(counter a queued)" -ge 10 ] || fail "$(status a)"
 	balanced a

@@ -4,7 +4,7 @@
 
 use core::ptr::{self, NonNull};
 
-use kernel::{bindings, ffi::c_uint, prelude::*};
+use kernel::{bindings, ffi::c_uint, page::PAGE_SIZE, prelude::*};
 
 use super::{
     super::{
@@ -113,19 +113,18 @@ impl<T: DmTarget> Bio<'_, T> {
             .wrapping_mul(SECTOR)
     }
 
-    /// Splits the bio at the next multiple of `bytes`; device-mapper passes the rest as a bio of
-    /// its own. Does not split atomic writes, and ranges without data. Returns true if it was
-    /// split.
-    pub(crate) fn split(&mut self, bytes: u64) -> bool {
-        let (view, offset) = (self.view(), self.offset());
-        let left = bytes - offset % bytes;
-        let is_split = view.bytes() > left && view.has_data() && !view.is_atomic();
-        if is_split {
-            // SAFETY: By the type invariant; device-mapper passes no duplicates of bios with data,
-            // and the new length is shorter.
-            unsafe { raw::nrs_bio_split(self.bio, (left / SECTOR) as u32) };
+    /// Splits the bio at the next multiple of `bytes`, or before that at the largest size of a
+    /// request of the device; device-mapper passes the rest as a bio of its own. Does not split
+    /// pages, atomic writes, and ranges without data. Returns true if it was split.
+    pub(crate) fn split(&mut self, bytes: u32) -> bool {
+        let view = self.view();
+        // The largest size of a request is no less than a page.
+        if view.bytes() <= PAGE_SIZE as u64 || !view.has_data() || view.is_atomic() {
+            return false;
         }
-        is_split
+        let left = bytes - (self.offset() % u64::from(bytes)) as u32;
+        // SAFETY: By the type invariant; device-mapper passes no duplicates of bios with data.
+        unsafe { raw::nrs_bio_split(self.bio, left) }
     }
 
     /// Points the bio to the lower device.

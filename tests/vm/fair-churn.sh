@@ -127,7 +127,9 @@ room() {
 	nrs-test load --service svc --seconds 300 \
 		--client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
 	load=$!
-	wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
+	# Reading all of them takes half a minute.
+	wait_for 120 '[ "$(grep -m 5 -c "^- entity:" "$(at svc nrs_fairshare_stats)")" -le 4 ]' ||
+		fail "$(entities) entities are left"
 	kill "$load"
 	wait "$load" || true
 	rmdir /sys/kernel/config/nrs/svc
@@ -166,7 +168,7 @@ overflow() {
 	rmmod nrs
 }
 
-long try $((seconds + 100)) \
+long try $((seconds + 200)) \
 	"$per_second new jobs per second for $seconds s, with new weights and reads of statistics" room
 long try 60 "more jobs of one user than the table has room for" overflow
 remarks '^([0-9]+ of |at most|memory:|job)'

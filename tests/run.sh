@@ -53,7 +53,7 @@ short=(
 		order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
 		lustre"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin\
-		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags"
+		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags elevator-share"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
 long=(

@@ -220,11 +220,12 @@ impl<L: Default> TagShares<L> {
     }
 
     /// Removes the next deferred request by `take`, of the owners with room in turn, or of any
-    /// owner if `tags` is `None`. With `tags` the request is counted as by [`Self::enter`].
+    /// owner if `tags` is `None`. `take` also returns of how many deferred requests it is made.
+    /// With `tags` the request is counted as by [`Self::enter`].
     pub fn next<R>(
         &mut self,
         tags: Option<u32>,
-        take: impl FnOnce(&mut L) -> R,
+        take: impl FnOnce(&mut L) -> (R, u32),
     ) -> Option<(u32, R)> {
         let last = self.waiting.last()?;
         loop {
@@ -232,14 +233,14 @@ impl<L: Default> TagShares<L> {
             self.rows.unlist(&mut self.waiting, idx);
             if tags.is_none_or(|tags| self.queued < tags / 4 || self.room(idx, tags) != 0) {
                 let share = self.rows.at_mut(idx)?;
-                let taken = take(&mut share.requests);
-                if share.deferred > 1 {
+                let (taken, count) = take(&mut share.requests);
+                if share.deferred > count {
                     self.rows.push(&mut self.waiting, idx);
                 }
                 if tags.is_some() {
                     self.count_queued(idx, 1);
                 }
-                self.count_deferred(idx, u32::MAX);
+                self.count_deferred(idx, count.wrapping_neg());
                 self.remove_idle(idx);
                 return Some((idx, taken));
             }
@@ -453,7 +454,9 @@ mod tests {
                 served[task as usize] += 1;
                 arrivals.push_back(task);
                 if shares.leave(idx, || tags) {
-                    while let Some((idx, task)) = shares.next(Some(tags), |list| list.pop_front()) {
+                    while let Some((idx, task)) =
+                        shares.next(Some(tags), |list| (list.pop_front(), 1))
+                    {
                         queued.push_back((idx, task.unwrap()));
                     }
                 }
@@ -478,7 +481,7 @@ mod tests {
         }
         while let Some(idx) = queued.pop() {
             if shares.leave(idx, || tags) {
-                while let Some((idx, _)) = shares.next(Some(tags), |list| list.pop_front()) {
+                while let Some((idx, _)) = shares.next(Some(tags), |list| (list.pop_front(), 1)) {
                     queued.insert(0, idx);
                 }
             }
@@ -512,15 +515,23 @@ mod tests {
                     let at = rng.below(queued.len() as u64) as usize;
                     submit |= shares.leave(queued.swap_remove(at), || tags);
                 }
+                // One request is made of up to three.
+                let most = 1 + rng.below(3) as usize;
                 while let Some((idx, taken)) = submit
-                    .then(|| shares.next(Some(tags), |list| list.pop_front()))
+                    .then(|| {
+                        shares.next(Some(tags), |list: &mut VecDeque<u64>| {
+                            let taken: Vec<u64> = list.drain(..most.min(list.len())).collect();
+                            let count = taken.len() as u32;
+                            (taken, count)
+                        })
+                    })
                     .flatten()
                 {
                     queued.push(idx);
-                    let taken = taken.unwrap();
-                    let list = deferred.values_mut().find(|list| list.contains(&taken));
+                    let list = deferred.values_mut().find(|list| list.contains(&taken[0]));
                     // In order of arrival.
-                    assert_eq!(list.unwrap().pop_front(), Some(taken));
+                    let list = list.unwrap();
+                    assert_eq!(list.drain(..taken.len()).collect::<Vec<_>>(), taken);
                 }
                 assert_eq!(shares.queued() as usize, queued.len());
                 let waiting: usize = deferred.values().map(VecDeque::len).sum();
@@ -528,7 +539,7 @@ mod tests {
                 assert!(waiting == 0 || !queued.is_empty(), "forgotten: {waiting}");
             }
             // Any tags: all deferred requests are returned, and every row goes.
-            while shares.next(None, |list| list.pop_front()).is_some() {}
+            while shares.next(None, |list| (list.pop_front(), 1)).is_some() {}
             for idx in queued {
                 shares.leave(idx, || tags);
             }

@@ -58,7 +58,9 @@ mod request_table;
 mod settings;
 
 pub(super) use deferred::recorded;
-pub(crate) use deferred::{DeferredBio, DeferredBios, DeferredSource, Submission, SubmittedBio};
+pub(crate) use deferred::{
+    DeferredBio, DeferredBios, DeferredRun, DeferredSource, Submission, SubmittedBio,
+};
 pub(crate) use queue::RequestQueue;
 pub(crate) use request::Request;
 

@@ -182,10 +182,31 @@ static void nrs_bio_uncount(struct bio *bio)
 #endif
 }
 
-void nrs_bio_submit(struct bio *bio)
+bool nrs_bio_continues(struct bio *first, struct bio *last, struct bio *next)
 {
-	nrs_bio_uncount(bio);
-	submit_bio_noacct(bio);
+	sector_t begin = first->bi_iter.bi_sector, end = bio_end_sector(next);
+
+	if (!bio_has_data(first) || (first->bi_opf & REQ_NOMERGE_FLAGS))
+		return false;
+	return !last->bi_next && !next->bi_next &&
+	       next->bi_bdev == first->bi_bdev && next->bi_opf == first->bi_opf &&
+	       next->bi_iter.bi_sector == bio_end_sector(last) &&
+	       end - begin <= queue_max_sectors(bdev_get_queue(first->bi_bdev));
+}
+
+void nrs_bios_submit(struct bio *bios)
+{
+	struct blk_plug plug;
+	struct bio *bio;
+
+	blk_start_plug(&plug);
+	while ((bio = bios)) {
+		bios = bio->bi_next;
+		bio->bi_next = NULL;
+		nrs_bio_uncount(bio);
+		submit_bio_noacct(bio);
+	}
+	blk_finish_plug(&plug);
 }
 
 bool nrs_queue_shares_tags(struct request_queue *q)

@@ -91,8 +91,17 @@ bool nrs_request_has_bios_only(struct request *rq);
  */
 struct bio *nrs_request_take_bios(struct request *rq);
 
-/* Submits @bio, which was submitted before, once more. May sleep. */
-void nrs_bio_submit(struct bio *bio);
+/*
+ * Returns true if @next can be in one request with the bios @first to @last, which it continues,
+ * and none of them is in a list.
+ */
+bool nrs_bio_continues(struct bio *first, struct bio *last, struct bio *next);
+
+/*
+ * Submits the list @bios, which were submitted before, once more; those that continue each other
+ * become one request, with one charge. May sleep.
+ */
+void nrs_bios_submit(struct bio *bios);
 
 /* Returns true if all hardware queues of @q share one set of tags. */
 bool nrs_queue_shares_tags(struct request_queue *q);

@@ -316,6 +316,11 @@ impl SubmitterRecord {
         self.counter.set(counter as u64);
     }
 
+    /// Returns true if `other` has the same attributes, and neither has names.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.whose == other.whose && self.names.is_none() && other.names.is_none()
+    }
+
     /// Returns true if a request of the submitter is counted in `counter`.
     fn is_counted(&self, counter: usize) -> bool {
         self.counter.get() == counter as u64

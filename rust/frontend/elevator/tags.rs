@@ -28,8 +28,8 @@ use crate::{
         atomic::Hint,
         bio::BioView,
         elevator::{
-            DeferredBio, DeferredBios, DeferredSource, Request, RequestQueue, Submission,
-            SubmittedBio,
+            DeferredBio, DeferredBios, DeferredRun, DeferredSource, Request, RequestQueue,
+            Submission, SubmittedBio,
         },
         misc,
         task::{self, Submitter},
@@ -110,22 +110,22 @@ impl Shares {
 }
 
 impl DeferredSource for Shares {
-    fn next(&self) -> Option<ListArc<DeferredBio>> {
+    fn next(&self) -> Option<DeferredRun> {
         if self.deferred.get() == 0 {
             return None;
         }
         let tags = (!self.closed.load(Ordering::Acquire)).then(|| self.tags());
-        let (index, bio) = self.with(|table| table.next(tags, DeferredBios::pop_front))?;
-        let bio = bio?;
+        let (index, run) = self.with(|table| table.next(tags, DeferredRun::take))?;
+        let run = run?;
         if tags.is_some() {
-            bio.who().set_counted(self.id(), index);
+            run.who().set_counted(self.id(), index);
         }
-        Some(bio)
+        Some(run)
     }
 
-    fn submitted(&self, bio: &DeferredBio) {
-        // The bio was merged into a request, or has failed.
-        if let Some(index) = bio.who().take_counted(self.id()) {
+    fn submitted(&self, run: &DeferredRun) {
+        // The bios were merged into a request, or have failed.
+        if let Some(index) = run.who().take_counted(self.id()) {
             self.leave(index);
         }
     }

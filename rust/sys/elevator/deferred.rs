@@ -15,7 +15,7 @@
 //!
 //! The worker has the identity of the submitter while it submits ([`SubmitterRecord`]).
 
-use core::{mem::replace, ptr};
+use core::ptr;
 
 use kernel::{
     bindings, impl_has_work,
@@ -124,19 +124,70 @@ impl DeferredBio {
         ListArc::pin_init(bio, GFP_NOWAIT | __GFP_NOWARN).ok()
     }
 
+    /// Returns the first of the bios; they cannot change while they are deferred.
+    fn first(&self) -> *mut bindings::bio {
+        self.bios.load(ordering::Relaxed)
+    }
+}
+
+/// A deferred bio, and those after it that continue it: together they become one request, which
+/// has one charge.
+pub(crate) struct DeferredRun {
+    first: ListArc<DeferredBio>,
+    rest: DeferredBios,
+}
+
+impl DeferredRun {
+    /// Removes the first bio of `list`, and those that continue it. Returns their number, too.
+    pub(crate) fn take(list: &mut DeferredBios) -> (Option<Self>, u32) {
+        let Some(first) = list.pop_front() else {
+            return (None, 1);
+        };
+        let (mut rest, mut last, mut count) = (List::new(), first.first(), 1_u32);
+        while let Some(next) = list.pop_front() {
+            // SAFETY: By the type invariant of `DeferredBio`.
+            let continues = next.who.is_like(&first.who)
+                && unsafe { raw::nrs_bio_continues(first.first(), last, next.first()) };
+            if !continues {
+                list.push_front(next);
+                break;
+            }
+            last = next.first();
+            count = count.wrapping_add(1);
+            rest.push_back(next);
+        }
+        (Some(Self { first, rest }), count)
+    }
+
     /// Returns the submitter.
     pub(crate) fn who(&self) -> &SubmitterRecord {
-        &self.who
+        &self.first.who
+    }
+
+    /// Submits the bios.
+    fn submit(&self) {
+        let take = |deferred: &DeferredBio| deferred.bios.xchg(ptr::null_mut(), ordering::Relaxed);
+        let bios = take(&self.first);
+        let mut last = bios;
+        for next in &self.rest {
+            let bio = take(&next);
+            // SAFETY: By the type invariant of `DeferredBio`, from which both were moved; a bio
+            // that another one continues is not chained to others.
+            unsafe { (*last).bi_next = bio };
+            last = bio;
+        }
+        // SAFETY: As above. Their submitters keep the disk open until they end.
+        unsafe { raw::nrs_bios_submit(bios) };
     }
 }
 
 /// Where a worker gets deferred bios from.
 pub(crate) trait DeferredSource: Send + Sync {
-    /// Removes and returns the next bio to submit.
-    fn next(&self) -> Option<ListArc<DeferredBio>>;
+    /// Removes and returns the next bios to submit.
+    fn next(&self) -> Option<DeferredRun>;
 
-    /// Ends the submission of `bio`, which may be part of a request now, or have failed.
-    fn submitted(&self, bio: &DeferredBio);
+    /// Ends the submission of `run`, which may be part of a request now, or have failed.
+    fn submitted(&self, run: &DeferredRun);
 }
 
 /// Submission of deferred bios by a worker.
@@ -175,20 +226,9 @@ impl WorkItem for Submission {
 
     fn run(this: Arc<Self>) {
         let worker = Worker::begin();
-        while let Some(deferred) = this.source.next() {
-            worker.with(&deferred.who, || {
-                let mut bio = deferred.bios.xchg(ptr::null_mut(), ordering::Relaxed);
-                while !bio.is_null() {
-                    // SAFETY: By the type invariant of `DeferredBio`, which was moved to `bio`. Its
-                    // submitter keeps the disk open until the bio ends.
-                    unsafe {
-                        let next = replace(&mut (*bio).bi_next, ptr::null_mut());
-                        raw::nrs_bio_submit(bio);
-                        bio = next;
-                    }
-                }
-            });
-            this.source.submitted(&deferred);
+        while let Some(run) = this.source.next() {
+            worker.with(run.who(), || run.submit());
+            this.source.submitted(&run);
             misc::cond_resched();
         }
     }

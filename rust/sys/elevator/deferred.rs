@@ -146,9 +146,8 @@ impl DeferredRun {
         let (mut rest, mut last, mut count) = (List::new(), first.first(), 1_u32);
         while let Some(next) = list.pop_front() {
             // SAFETY: By the type invariant of `DeferredBio`.
-            let continues = next.who.is_like(&first.who)
-                && unsafe { raw::nrs_bio_continues(first.first(), last, next.first()) };
-            if !continues {
+            let continues = unsafe { raw::nrs_bio_continues(first.first(), last, next.first()) };
+            if !continues || !next.who.is_like(&first.who) {
                 list.push_front(next);
                 break;
             }

@@ -182,16 +182,19 @@ static void nrs_bio_uncount(struct bio *bio)
 #endif
 }
 
-bool nrs_bio_continues(struct bio *first, struct bio *last, struct bio *next)
+unsigned int nrs_bio_join(struct bio *first, struct bio *last, struct bio *next,
+			  unsigned int segments)
 {
+	struct request_queue *q = bdev_get_queue(first->bi_bdev);
 	sector_t begin = first->bi_iter.bi_sector, end = bio_end_sector(next);
 
-	if (!bio_has_data(first) || (first->bi_opf & REQ_NOMERGE_FLAGS))
-		return false;
-	return !last->bi_next && !next->bi_next &&
-	       next->bi_bdev == first->bi_bdev && next->bi_opf == first->bi_opf &&
-	       next->bi_iter.bi_sector == bio_end_sector(last) &&
-	       end - begin <= queue_max_sectors(bdev_get_queue(first->bi_bdev));
+	if (last->bi_next || next->bi_next || next->bi_bdev != first->bi_bdev ||
+	    next->bi_opf != first->bi_opf || next->bi_iter.bi_sector != bio_end_sector(last) ||
+	    !bio_has_data(first) || (first->bi_opf & REQ_NOMERGE_FLAGS) ||
+	    end - begin > queue_max_sectors(q))
+		return 0;
+	segments = (segments ?: bio_segments(first)) + bio_segments(next);
+	return segments <= queue_max_segments(q) ? segments : 0;
 }
 
 void nrs_bios_submit(struct bio *bios)

@@ -92,10 +92,12 @@ bool nrs_request_has_bios_only(struct request *rq);
 struct bio *nrs_request_take_bios(struct request *rq);
 
 /*
- * Returns true if @next can be in one request with the bios @first to @last, which it continues,
- * and none of them is in a list.
+ * Returns the number of segments of a request of the bios @first to @last, which have @segments (0:
+ * not counted yet), and @next. Returns 0 if @next does not continue them, if the request would
+ * exceed a limit of the queue, or if one of them is in a list.
  */
-bool nrs_bio_continues(struct bio *first, struct bio *last, struct bio *next);
+unsigned int nrs_bio_join(struct bio *first, struct bio *last, struct bio *next,
+			  unsigned int segments);
 
 /*
  * Submits the list @bios, which were submitted before, once more; those that continue each other

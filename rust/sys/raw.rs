@@ -34,8 +34,8 @@ mod elevator {
 #[cfg(feature = "elevator")]
 pub use elevator::{
     blk_insert_t, blk_mq_sched_try_merge, elevator_mq_ops, elevator_queue, elevator_type,
-    elv_fs_entry, elv_register, elv_rqhash_add, elv_rqhash_del, elv_unregister, nrs_bio_continues,
-    nrs_bio_detach, nrs_bios_submit, nrs_cpu_is_active, nrs_insert_at_head, nrs_may_run,
+    elv_fs_entry, elv_register, elv_rqhash_add, elv_rqhash_del, elv_unregister, nrs_bio_detach,
+    nrs_bio_join, nrs_bios_submit, nrs_cpu_is_active, nrs_insert_at_head, nrs_may_run,
     nrs_may_sleep, nrs_queue_disk, nrs_queue_enter, nrs_queue_is_controlled, nrs_queue_is_dying,
     nrs_queue_leave, nrs_queue_may_regroup, nrs_queue_shares_tags, nrs_queue_throttle_writeback,
     nrs_request_cpu, nrs_request_has_bios_only, nrs_request_is_in_flush, nrs_request_is_piece,

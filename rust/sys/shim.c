@@ -3,8 +3,8 @@
 
 #include <linux/bio-integrity.h>
 #include <linux/bio.h>
-#include <linux/blk-crypto.h>
 #include <linux/blk-cgroup.h>
+#include <linux/blk-crypto.h>
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
 #include <linux/debugfs.h>

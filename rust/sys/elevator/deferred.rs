@@ -143,11 +143,12 @@ impl DeferredRun {
         let Some(first) = list.pop_front() else {
             return (None, 1);
         };
-        let (mut rest, mut last, mut count) = (List::new(), first.first(), 1_u32);
+        let (mut rest, mut last) = (List::new(), first.first());
+        let (mut count, mut segments) = (1_u32, 0);
         while let Some(next) = list.pop_front() {
             // SAFETY: By the type invariant of `DeferredBio`.
-            let continues = unsafe { raw::nrs_bio_continues(first.first(), last, next.first()) };
-            if !continues || !next.who.is_like(&first.who) {
+            segments = unsafe { raw::nrs_bio_join(first.first(), last, next.first(), segments) };
+            if segments == 0 || !next.who.is_like(&first.who) {
                 list.push_front(next);
                 break;
             }

@@ -33,11 +33,6 @@ polite() {
 	rate=${rate%.*}
 }
 
-# deferred: Prints the number of deferred requests.
-deferred() {
-	sed -n 's/.*deferred: \([0-9]*\)$/\1/p' /sys/block/nb0/queue/iosched/status
-}
-
 # undisturbed PART ALONE [UID]: Verifies that the user with one request at a time keeps PART of the
 # rate ALONE beside requests that wait.
 undisturbed() {

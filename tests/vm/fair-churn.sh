@@ -20,9 +20,9 @@ of_service() {
 	sed -n "1s/.* $1: \([0-9]*\).*/\1/p" "$(at svc clients)"
 }
 
-# entities: Prints the number of entities of the service.
+# entities [OPTION...]: Prints the number of entities of the service; OPTIONs are grep's.
 entities() {
-	grep -c '^- entity:' "$(at svc nrs_fairshare_stats)" || true
+	grep -c "$@" '^- entity:' "$(at svc nrs_fairshare_stats)" || true
 }
 
 # churn SECONDS MODE RATE MICROSECONDS: Submits RATE requests per second that take MICROSECONDS
@@ -128,7 +128,7 @@ room() {
 		--client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
 	load=$!
 	# Reading all of them takes half a minute.
-	wait_for 120 '[ "$(grep -m 5 -c "^- entity:" "$(at svc nrs_fairshare_stats)")" -le 4 ]' ||
+	wait_for 120 '[ "$(entities -m 5)" -le 4 ]' ||
 		fail "$(entities) entities are left"
 	kill "$load"
 	wait "$load" || true

@@ -262,6 +262,11 @@ status() {
 	if [ "$front" = dm ]; then dm status "$@"; else grep -s '' /sys/block/*/queue/iosched/status; fi
 }
 
+# deferred: Prints the number of deferred requests of the disk nb0.
+deferred() {
+	sed -n 's/.*deferred: \([0-9]*\)$/\1/p' /sys/block/nb0/queue/iosched/status
+}
+
 # drain DEVICE: Dispatches all queued requests; of a disk, by a change that freezes it.
 drain() {
 	local file=/sys/block/${disk_of[$1]:-}/queue/nr_requests

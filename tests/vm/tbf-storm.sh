@@ -162,7 +162,7 @@ killed() {
 	drain)
 		drain a
 		# What the I/O scheduler had deferred is queued after that.
-		[ "$front" = dm ] || { wait_for 10 'status | grep -q "deferred: 0$"' && drain a; }
+		[ "$front" = dm ] || { wait_for 10 '[ "$(deferred)" = 0 ]' && drain a; }
 		;;
 	rate) set_to svc nrs_tbf_rule 'change one rate=10000' ;;
 	stop) set_to svc nrs_tbf_rule 'stop one' ;;

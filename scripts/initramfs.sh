@@ -30,7 +30,7 @@ wanted=(
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)
 key=$({
-	cat "$0" "$NRS_SCRIPTS/lean.py" "$fio" "$modules/modules.dep"
+	cat "$0" "$NRS_SCRIPTS/fio.sh" "$fio" "$modules/modules.dep"
 	echo "$release"
 	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
 } | hash_of)
@@ -106,11 +106,9 @@ archive() {
 	rm -rf "$1"
 }
 
-# kmod needs its cryptography library, the largest of all, only to check signatures, in modinfo and
-# depmod; busybox has both commands without it.
-mkdir -p "$dir/tmp/lean"
-python3 "$NRS_SCRIPTS/lean.py" "$(command -v kmod)" "$dir/tmp/lean/kmod" libc.so.6 >/dev/null
-add "$tree" "$fio" "$dir/tmp/lean/kmod" "${tools[@]}"
+mkdir -p "$tree/lib"
+cp -a "${fio%/*}/lib/." "$tree/lib/"
+add "$tree" "$fio" kmod "${tools[@]}"
 # For nrs-agent.
 library "$tree" libgcc_s.so.1
 add "$dir/tmp/more" "${more[@]}"
@@ -123,7 +121,6 @@ for name in plugins/nbdkit-file-plugin.so filters/nbdkit-delay-filter.so; do
 	cp "$nbdkit/$name" "$dir/tmp/more$nbdkit/$name"
 done
 install_modules "$dir/tmp/more" "${more_modules[@]}"
-rm -rf "$dir/tmp/lean"
 for name in modprobe insmod rmmod lsmod; do ln -sf kmod "$tree/bin/$name"; done
 for name in mkfs.ext4 mkfs.ext2; do ln -sf mke2fs "$tree/bin/$name"; done
 for name in fsck.ext4 fsck.ext2; do ln -sf e2fsck "$tree/bin/$name"; done

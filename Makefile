@@ -53,8 +53,8 @@ cluster:   ## test two servers with agents in two virtual machines: a table and 
 lustre:    ## build the policies for a Lustre server: make lustre LUSTRE_SRC=DIR (configured source)
 	scripts/lustre.sh $(LUSTRE_SRC)
 
-vm:        ## start a shell in a virtual machine with nrs.ko loaded
-	scripts/vm-shell.sh
+vm:        ## start a shell in a virtual machine with nrs.ko loaded; KERNEL=debug for the other
+	scripts/vng.sh --kernel $(or $(KERNEL),stock)
 
 bench:     ## measure nanoseconds per decision and bytes per class of every policy on this host
 	scripts/bench.sh

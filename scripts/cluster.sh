@@ -24,6 +24,7 @@ esac
 cd "$NRS_TOP"
 scripts/build-module.sh stock
 scripts/build-tools.sh
+scripts/build-tools.sh --agent
 vms=$NRS_TOP/build/vm
 
 # server NAME SERVER PEER: Boots a machine in the background; its process is $!.

@@ -34,12 +34,12 @@
 #   --net OWN:PEER add a network card, connected only to the card of the machine with
 #                  --net PEER:OWN, which is started from the same checkout
 #   --more         add git, sqlite3, dbench, fs_mark, stress-ng and XFS to the guest
-#   --interactive  run a shell on this terminal instead of GUESTSCRIPT; no time limit, no results
 # NRS_QEMU: program to run instead of qemu-system-x86_64.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$NRS_SCRIPTS/guest.sh"
 
-kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' \
+kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' \
 	files=() disks=() net='' more=''
 args=("$@")
 while [ $# -gt 0 ]; do
@@ -58,58 +58,19 @@ while [ $# -gt 0 ]; do
 	--disk) disks+=("$2") && shift ;;
 	--net) net=$2 && shift ;;
 	--more) more=1 ;;
-	--interactive) interactive=1 ;;
 	--) shift && break ;;
 	-*) die "unknown option '$1', see --help" ;;
 	*) break ;;
 	esac
 	shift
 done
-series=''
-case $kernel in
-stock | debug) ;;
-[0-9]*) series=$kernel ;;
-*) die "--kernel stock|SERIES|debug is missing, see --help" ;;
-esac
-[ $# -gt 0 ] || [ -n "$interactive" ] || die "no guest script, see --help"
-
-if [ -z "${NRS_IN_ROOT:-}" ]; then
-	"$NRS_SCRIPTS/kernel.sh" $series
-	"$NRS_SCRIPTS/fio.sh"
-	[ "$kernel" != debug ] || "$NRS_SCRIPTS/debug-kernel.sh"
-	exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
-fi
-
-vars=$("$NRS_SCRIPTS/kernel.sh" $series --print)
-eval "$vars"
-image=$NRS_VMLINUZ modules=$NRS_MODULES release=$NRS_KREL
-if [ "$kernel" = debug ]; then
-	vars=$("$NRS_SCRIPTS/debug-kernel.sh" --print)
-	eval "$vars"
-	image=$NRS_DBG_VMLINUX modules=$NRS_DBG_MODULES release=$NRS_DBG_REL
-fi
+[ $# -gt 0 ] || die "no guest script, see --help"
+guest_kernel "$kernel"
 mem=${mem:-$([ "$kernel" = debug ] && echo 2048 || echo 1024)}
 limit=${limit:-$([ "$kernel" = debug ] && echo 420 || echo 180)}
 module=${module:-$NRS_TOP/build/$kernel/nrs.stripped.ko}
 
-# Path of the script in the guest: a file of tests/vm is in /tests; any other file is copied to
-# /guest.
-script=''
-if [ $# -gt 0 ]; then
-	script=$1
-	shift
-	if [ -f "$NRS_TOP/tests/vm/$script" ]; then
-		script=/tests/$script
-	elif [ -f "$script" ] && [[ $(realpath "$script") = "$NRS_TOP/tests/vm/"* ]]; then
-		script=/tests/$(realpath --relative-to="$NRS_TOP/tests/vm" "$script")
-	elif [ -f "$script" ]; then
-		files+=("$script:/guest/$(basename "$script")")
-		script=/guest/$(basename "$script")
-	else
-		die "no guest script '$script', neither in tests/vm nor as a path"
-	fi
-fi
-name=${name:-$kernel-$(basename "${script:-shell}" .sh)${icount:+-icount}}
+name=${name:-$kernel-$(basename "$1" .sh)${icount:+-icount}}
 out=$NRS_TOP/build/vm/$name
 mkdir -p "$out"
 exec {lockfd}>"$NRS_TOP/build/vm/$name.lock"
@@ -120,23 +81,7 @@ mkdir -p "$out/overlay"
 # The variable part of the initramfs, appended to the cached part.
 base=$("$NRS_SCRIPTS/initramfs.sh" "$release" "$modules")
 overlay=$out/overlay
-mkdir -p "$overlay"/{tests,guest}
-cp -a "$NRS_TOP/tests/vm/." "$overlay/tests/"
-install -m 755 "$NRS_TOP/tests/vm/init.sh" "$overlay/init"
-if [ "$module" != none ]; then
-	if [ -f "$module" ]; then
-		cp "$module" "$overlay/nrs.ko"
-	else
-		log "vm: no $module, the guest has no /nrs.ko"
-	fi
-fi
-for pair in "${files[@]}"; do
-	mkdir -p "$overlay$(dirname "${pair#*:}")"
-	cp -aL "${pair%%:*}" "$overlay${pair#*:}"
-done
-[ -z "$script" ] || {
-	echo '#!/bin/bash' && printf '%q ' exec bash "$script" "$@" && echo
-} >"$overlay/guest/run"
+guest_tree "$overlay" "$module" "${files[@]}" -- "$@"
 {
 	cat "$base/base.cpio" ${more:+"$base/more.cpio"}
 	(cd "$overlay" && find . | cpio -o -H newc --quiet)
@@ -174,7 +119,6 @@ else
 	guest_line=(-serial "file:$out/guest.log")
 fi
 mode=${disks:+disk}
-[ -z "$interactive" ] || mode=shell
 cmdline+=" nrs.mode=$mode $append"
 drives=()
 for image_file in "${disks[@]}"; do
@@ -195,9 +139,6 @@ fi
 qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M "$machine_type" -smp "$cpus" -m "$mem"
 	-nodefaults -no-user-config -display none -no-reboot
 	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline" "${card[@]}")
-if [ -n "$interactive" ]; then
-	exec "${qemu[@]}" -serial mon:stdio
-fi
 
 # lost: Returns true if a CPU of the machine has lost its timer interrupts: the kernel logs an
 # overdue timer, while the CPU waits for interrupts. QEMU 10.0 with several threads loses a timer
@@ -205,44 +146,6 @@ fi
 lost() {
 	grep -q "kthread timer wakeup didn't happen" "$out/console.log" 2>/dev/null &&
 		grep -q 'RIP: .*native_safe_halt' "$out/console.log"
-}
-
-# cpu_of PROCESS: Prints the CPU time that the children of PROCESS have used, in hundredths of a
-# second.
-cpu_of() {
-	local child fields sum=0
-	for child in $(<"/proc/$1/task/$1/children"); do
-		read -ra fields <"/proc/$child/stat" && sum=$((sum + fields[13] + fields[14]))
-	done 2>/dev/null
-	echo "$sum"
-}
-
-# stamped PROCESS: Copies the guest's lines. Appends for each check to $out/timing.tsv its test, its
-# name, and the seconds since the previous check: of the host's clock, and of the CPU time of the
-# emulator, a child of PROCESS.
-stamped() {
-	local line what before=${EPOCHREALTIME/./} now cpu_before=0 cpu test=''
-	: >"$out/timing.tsv"
-	while IFS= read -r line; do
-		printf '%s\n' "$line"
-		case $line in
-		"== "*:*) what='(end)' ;;
-		"== "*)
-			what=$([ -n "$test" ] && echo '(start)' || echo '(boot)')
-			test=${line#== }
-			;;
-		"ok "* | "not ok "*)
-			what=${line#*- }
-			what=${what%% # *} what=${what% (* s)}
-			;;
-		*) continue ;;
-		esac
-		now=${EPOCHREALTIME/./} cpu=$(cpu_of "$1")
-		printf '%s\t%s\t%d.%d\t%d.%d\n' "$test" "${what//$'\t'/ }" $(((now - before) / 1000000)) \
-			$(((now - before) / 100000 % 10)) $(((cpu - cpu_before) / 100)) \
-			$(((cpu - cpu_before) / 10 % 10)) >>"$out/timing.tsv"
-		before=$now cpu_before=$cpu
-	done
 }
 
 # unsteady: Returns true if the kernel has found the CPUs' timers wrong at boot and has disabled
@@ -273,7 +176,7 @@ boot() {
 	wait "$copy"
 }
 
-log "vm: $kernel kernel $release, $cpus CPUs, ${accel[1]}${icount:+ icount}, $script," \
+log "vm: $kernel kernel $release, $cpus CPUs, ${accel[1]}${icount:+ icount}, $1," \
 	"at most $limit s"
 started=$(date +%s%N)
 boot

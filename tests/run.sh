@@ -46,15 +46,19 @@ changed() {
 # Tests by machine: the tests of a line share a boot. KERNEL:NAME:SECONDS:CLOCK:TESTS, where SECONDS
 # is twice the time on a slow host. CLOCK "icount": the machine's time counts instructions, so that
 # other work on the host does not affect the results. "any": two CPUs, with KVM if it works,
-# otherwise also counting instructions. Empty: the host's time.
+# otherwise also counting instructions. "vng": under virtme-ng (scripts/vng.sh). Empty: the host's
+# time.
 short=(
-	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life limits\
+	"stock:vng:900:vng:load nowait+elevator"
+	"stock:smoke:1800:any:layout ext4 programs nowait meta order-dm unaware dm-life limits\
 		errors hang killed control params rules-configfs wrong switch stats owners cpts chardev\
 		order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
 		lustre"
-	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin\
+	"stock:figures:1200:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin\
 		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags elevator-share"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
+	"stock:cluster:600:icount:cluster"
+	"debug:vng:900:vng:kunit"
+	"debug:debug:1500::load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -200,10 +204,12 @@ cargo_tests() {
 
 # boot KERNEL NAME SECONDS CLOCK TEST...: Boots a virtual machine.
 boot() {
-	local kernel=$1 name=$1-$2 limit=$3 how=() tool plugins files=(--file "$logs/suites:/suites")
+	local kernel=$1 name=$1-$2 limit=$3 how=() machine=vm tool plugins
+	local files=(--file "$logs/suites:/suites")
 	case $4 in
 	icount) how=(--icount) ;;
 	any) how=(--icount-or-kvm --cpus 2) ;;
+	vng) machine=vng ;;
 	esac
 	shift 4
 	for tool in nrs-test nrsctl; do
@@ -233,7 +239,11 @@ boot() {
 		files+=(--file "build/$kernel/nrs_crypt_test.ko:/nrs_crypt_test.ko")
 		;;
 	esac
-	case " $* " in *" cluster "*) files+=(--file build/tools/nrs-agent:/bin/nrs-agent) ;; esac
+	case " $* " in *" cluster "*)
+		scripts/build-tools.sh --agent
+		files+=(--file build/tools/nrs-agent:/bin/nrs-agent)
+		;;
+	esac
 	case " $* " in *" nbdkit "*)
 		plugins=/usr/lib/x86_64-linux-gnu/nbdkit/filters
 		files+=(--file "build/tools/nbdkit-nrs-filter.so:$plugins/nbdkit-nrs-filter.so")
@@ -248,8 +258,8 @@ boot() {
 		case " $* " in
 		*" soak "* | *" programs"* | *" owners "* | *" nbdkit "*) how+=(--more) ;;
 		esac
-	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" \
-		-- all.sh ${NRS_LONG:+--long} "$@"
+	"scripts/$machine.sh" --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" \
+		"${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
 # count_machine NAME STATUS SECONDS: Counts the "ok" and "not ok" lines of a machine's tests; if the
@@ -313,7 +323,7 @@ work() {
 	while entry=$(next) && [ -n "$entry" ]; do
 		read -ra words <<<"$entry"
 		name=${words[0]}-${words[1]} started=$SECONDS status=0
-		log "$name: ${words[*]:4} ..."
+		log "$name: ${words[*]:4} ... ($(wc -l <"$logs/queue") machines after it)"
 		# Builds the current tree; takes a second if it is already built.
 		{
 			scripts/build-module.sh "${words[0]}" && boot "${words[@]}"

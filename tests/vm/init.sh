@@ -4,7 +4,20 @@
 # line. Then writes a tar archive with /out, the kernel log and the exit status to the first disk.
 # The first serial line only has the kernel log. The machine ends by a reset, at which the emulator
 # exits, because the debug kernel has no ACPI to power off. With nrs.mode=disk, the system on the
-# second disk has process 1; one of its units runs this script as "init answer".
+# second disk has process 1; one of its units runs this script as "init answer". Under virtme-ng,
+# which has process 1 and runs "init virtme" or "init shell", results stay in the root, a directory
+# of the host.
+
+# leaks: Writes what kmemleak finds: an object counts if it is older than five seconds and two scans
+# did not find a reference.
+leaks() {
+	if [ -w /sys/kernel/debug/kmemleak ] && ! grep -q nrs.kmemleak=0 /proc/cmdline; then
+		echo scan >/sys/kernel/debug/kmemleak
+		sleep 5.5
+		echo scan >/sys/kernel/debug/kmemleak
+		cat /sys/kernel/debug/kmemleak >/kmemleak
+	fi
+}
 
 # answer: Runs /guest/run, and writes the archive.
 answer() {
@@ -14,14 +27,7 @@ answer() {
 	status=$?
 	cd / || exit 1
 
-	# Leaks: an object counts if it is older than five seconds and two scans did not find a
-	# reference.
-	if [ -w /sys/kernel/debug/kmemleak ] && ! grep -q nrs.kmemleak=0 /proc/cmdline; then
-		echo scan >/sys/kernel/debug/kmemleak
-		sleep 5.5
-		echo scan >/sys/kernel/debug/kmemleak
-		cat /sys/kernel/debug/kmemleak >/kmemleak
-	fi
+	leaks
 	dmesg >/dmesg
 	echo "$status" >/status
 	files="dmesg out status"
@@ -34,7 +40,48 @@ if [ "${1:-}" = answer ]; then
 	exec systemctl reboot
 fi
 
+# mounted TYPE DIR: Mounts a file system of that type, unless one is there.
+mounted() {
+	mkdir -p "$2" && { grep -q " $2 " /proc/mounts || mount -t "$1" "$1" "$2" 2>/dev/null; }
+}
+
+# prepare: Mounts what the tests need, and loads the modules of their devices.
+prepare() {
+	local module controller
+	mkdir -p /dev/mapper
+	mounted devpts /dev/pts
+	mounted tmpfs /tmp
+	mounted tmpfs /dev/shm
+	mounted debugfs /sys/kernel/debug
+	for module in virtio_pci virtio_blk configfs dm-mod; do modprobe -q "$module"; done
+	mounted configfs /sys/kernel/config
+	mounted cgroup2 /sys/fs/cgroup
+	for controller in io memory; do
+		echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
+	done
+	ln -sfn /proc/self/fd /dev/fd
+	hostname nrs 2>/dev/null
+}
+
 export PATH=/bin HOME=/root LC_ALL=C NRS_KO=/nrs.ko
+case ${1:-} in
+shell)
+	prepare
+	[ ! -f /nrs.ko ] || insmod /nrs.ko
+	cd /tests && bash
+	reboot -f
+	;;
+virtme)
+	prepare
+	cd /tests || exit 1
+	bash /guest/run </dev/null 2>&1
+	status=$?
+	leaks
+	dmesg >/dmesg
+	echo "$status" >/dev/virtio-ports/virtme.ret
+	reboot -f
+	;;
+esac
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
@@ -49,27 +96,7 @@ if [ "$mode" = disk ]; then
 	for dir in proc sys dev run; do mount --move "/$dir" "/mnt/$dir"; done
 	exec switch_root /mnt /sbin/init
 fi
-mkdir -p /dev/mapper /dev/shm /dev/pts
-mount -t devpts devpts /dev/pts 2>/dev/null
-mount -t tmpfs tmp /tmp
-mount -t tmpfs shm /dev/shm
 mount -t tmpfs out /out
-mount -t debugfs debugfs /sys/kernel/debug
-for module in virtio_pci virtio_blk configfs dm-mod; do modprobe -q "$module"; done
-mount -t configfs configfs /sys/kernel/config
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-for controller in io memory; do
-	echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
-done
-ln -sf /proc/self/fd /dev/fd
-hostname nrs 2>/dev/null
-
-if [ "$mode" = shell ]; then
-	if [ -f /nrs.ko ]; then insmod /nrs.ko && echo "nrs.ko is loaded"; fi
-	echo "The test machine's shell. 'reboot -f' ends it; Ctrl-A X ends the emulator."
-	cd /tests && setsid -c bash -i </dev/ttyS0 >/dev/ttyS0 2>&1
-	reboot -f
-fi
-
+prepare
 answer
 reboot -f

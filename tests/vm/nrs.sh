@@ -119,7 +119,7 @@ resume_all() {
 scheduled_disks() {
 	local file text
 	for file in /sys/block/*/queue/scheduler; do
-		read -r text <"$file" || continue
+		{ read -r text <"$file"; } 2>/dev/null || continue
 		[[ $text != *"[nrs]"* ]] || { file=${file#/sys/block/} && echo "${file%%/*}"; }
 	done
 }

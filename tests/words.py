@@ -8,6 +8,8 @@ Measures the files of git below PATH (default: all), and fails if a limit is not
 
   docs of functions in Rust and in C headers that start with a verb: at least 95 %
   words that name nobody and nothing (BANNED), outside code spans: 0
+  names of functions and types in Rust, C and shell with such words, or riddles (BANNED_NAMES): at
+  most NAMES; the limit falls with the count
   lines over 100 columns in Rust, C, shell, Python and the prose of Markdown: 0
 
 --list prints each finding as FILE:LINE: TEXT.
@@ -20,11 +22,18 @@ import sys
 
 COLUMNS = 100
 VERB_SHARE = 95
+NAMES = 267
 
 BANNED = re.compile(
     r"\b(whoever|whosever|nobody|somebody|anybody|anew|in vain|(goes|go|going|went|gone) down"
     r"|(send|sends|sending|sent) down|(is|are|was|were|be|been|being) told|hungry|calm)\b",
     re.IGNORECASE,
+)
+# Words of names, and whole names, for which the field has terms.
+BANNED_NAMES = re.compile(
+    r"\b(tells?|told|hears?|heard|says?|said|went|vain|kept|others|trouble|retell|furnish|obeys?"
+    r"|door|herald|elders|crowd|bury|let go|hand on|go on|goes on|make up|look again)\b"
+    r"|^(about|book|follow|hold|lane|look|note|past|place|settle|stage)$"
 )
 
 # Third person; a verb that is missing is added here.
@@ -64,9 +73,15 @@ VERBS = frozenset(
     """.split()
 )
 
-FN = re.compile(
-    r"\s*(pub(\([^)]*\))? )?(default )?(const )?(async )?(unsafe )?(extern \"C\" )?fn \w+"
+# Names of functions and types, by the ending of the file.
+RUST_NAME = re.compile(
+    r"\s*(?:(?:pub(?:\([^)]*\))?|default|const|async|unsafe|extern \"C\") )*"
+    r"(fn|struct|enum|union|trait|type) (?P<name>\w+)"
 )
+C_NAME = re.compile(r"(?:(?:struct|enum) (?=\w+ {)|(?:\w[\w *]*[ *])?(?=\w+\())(?P<name>\w+)")
+SHELL_NAME = re.compile(r"\s*(?P<name>\w+)\(\) [{(]")
+NAME = {".rs": RUST_NAME, ".c": C_NAME, ".h": C_NAME, ".sh": SHELL_NAME}
+WORD_ENDS = re.compile(r"_|(?<=[a-z0-9])(?=[A-Z])")
 KERNEL_DOC = re.compile(r" \* (\w+)\(\) - (\S+)")
 CODE_SPAN = re.compile(r"`[^`]*`")
 
@@ -98,7 +113,7 @@ def function_docs(path, lines):
         if depth > 0 or text.startswith("#["):
             depth += text.count("[") - text.count("]")
             continue
-        if FN.match(line):
+        if (item := RUST_NAME.match(line)) and item[1] == "fn":
             yield start, doc.split()[0].rstrip(".,:;") if doc else ""
         doc = None
 
@@ -133,7 +148,7 @@ def words_of(path, line):
 def main(args):
     verbose = "--list" in args
     findings = []
-    docs = verbs = words = long = 0
+    docs = verbs = words = names = long = 0
     for path in tracked([a for a in args if a != "--list"]):
         if not path.endswith((".rs", ".c", ".h", ".sh", ".py", ".md", ".toml", ".map")):
             continue
@@ -151,7 +166,13 @@ def main(args):
             if len(line.expandtabs(4)) > COLUMNS and not path.endswith((".toml", ".map")):
                 long += 1
                 findings.append(f"{path}:{number}: {len(line)} columns")
+        name = NAME.get(os.path.splitext(path)[1])
         for number, line in enumerate(lines, 1):
+            if name and (item := name.match(line)):
+                spaced = WORD_ENDS.sub(" ", item["name"]).lower()
+                if match := BANNED.search(spaced) or BANNED_NAMES.search(spaced):
+                    names += 1
+                    findings.append(f"{path}:{number}: {match[0]}: {item['name']}")
             for match in BANNED.finditer(words_of(path, line)):
                 words += 1
                 findings.append(f"{path}:{number}: {match[0]}: {line.strip()}")
@@ -160,8 +181,9 @@ def main(args):
     share = 100 * verbs / docs if docs else 100
     print(f"docs of functions with a verb: {verbs} of {docs}, {share:.1f} %; limit {VERB_SHARE} %")
     print(f"banned words: {words}; limit 0")
+    print(f"names with banned words: {names}; limit {NAMES}")
     print(f"lines over {COLUMNS} columns: {long}; limit 0")
-    return share < VERB_SHARE or words > 0 or long > 0
+    return share < VERB_SHARE or words > 0 or names > NAMES or long > 0
 
 
 if __name__ == "__main__":

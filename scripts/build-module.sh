@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/build-module.sh stock|SERIES|debug [--clippy] [--source DIR]
+# usage: scripts/build-module.sh stock|SERIES|debug [--clippy | --rust-analyzer] [--source DIR]
 #
 # Builds nrs.ko for the stock kernel, for another kernel, such as 7.2 or 7.3-rt
 # (scripts/kernel.sh), or for the debug kernel (scripts/debug-kernel.sh). The sources (Kbuild, rust/
@@ -11,12 +11,16 @@
 # information, for virtual machines).
 #
 #   --clippy      run clippy instead of the compiler, with the kernel's lint list; builds no module
+#   --rust-analyzer
+#                 build, then write rust-project.json and the generated bindings into the checkout,
+#                 where editors find them and git ignores them; to edit rust/host as well, list both
+#                 rust-project.json and rust/host/Cargo.toml in rust-analyzer.linkedProjects
 #   --source DIR  build the module in DIR instead of the checkout's
 #                 (result in build/FLAVOUR-NAME, NAME is the name of DIR)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-flavour='' series='' clippy='' source=$NRS_TOP out=''
+flavour='' series='' clippy='' analyzer='' source=$NRS_TOP out=''
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -24,6 +28,7 @@ while [ $# -gt 0 ]; do
 	stock | debug) flavour=$1 ;;
 	[0-9]*) flavour=$1 series=$1 ;;
 	--clippy) clippy=1 ;;
+	--rust-analyzer) analyzer=1 ;;
 	--source) source=$(cd "$2" && pwd -P) && shift ;;
 	*) die "unknown argument '$1', see --help" ;;
 	esac
@@ -58,15 +63,41 @@ mkdir -p "$out" "$work/src"
 inputs=(Kbuild rust)
 [ ! -d "$source/include" ] || inputs+=(include)
 (cd "$source" && rsync -rlp --checksum --delete --exclude=/rust/host --exclude=target \
-	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" \
+	--exclude='*_bindings.rs' --filter='P *.o' --filter='P *.cmd' --filter='P *.d' "${inputs[@]}" \
 	"$work/src/")
 
 # Key of a finished build: kernel, flags and input. Clippy has a key of its own.
 key=$({
 	printf '%s\n' "$NRS_KBUILD" "$(cat "$NRS_KBUILD/include/config/kernel.release")" "${make[@]}"
 	cd "$source" &&
-		find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
+		find "${inputs[@]}" -path rust/host -prune -o -type f ! -name '*_bindings.rs' -print0 |
+		sort -z | xargs -0 sha256sum
 } | hash_of)
+
+# describe: Writes rust-project.json: the crates that the kernel lists, and the module's, which it
+# does not find because Kbuild is in another directory. Paths into the toolchain root are those from
+# outside.
+describe() {
+	local root features
+	root=$("$NRS_SCRIPTS/root.sh" --print)
+	make -C "$NRS_KBUILD" M="$work/src" "${make[@]}" rust-analyzer >"$work/analyzer.log" 2>&1 ||
+		die "module ($flavour): no rust-project.json, see $work/analyzer.log"
+	cp "$work/src/rust/sys/"*_bindings.rs "$source/rust/sys/"
+	mapfile -t features < <(grep -oE 'feature="\w+"' "$work/src/rust/.nrs.o.cmd" | sort -u)
+	jq --arg root "${root%/}" --arg rust "$source/rust" '
+		walk(if type == "string" and startswith("/usr") then $root + . else . end) |
+		.crates as $crates | .crates += [$crates[] | select(.display_name == "kernel") | . + {
+			display_name: "nrs",
+			root_module: "\($rust)/nrs.rs",
+			source: {include_dirs: [$rust], exclude_dirs: ["\($rust)/host"]},
+			cfg: (.cfg + $ARGS.positional),
+			deps: [$crates | to_entries[] | {crate: .key, name: .value.display_name} |
+				select(.name | IN("core", "kernel", "pin_init", "zerocopy", "zerocopy_derive"))]
+		}]
+	' --args MODULE "${features[@]}" <"$work/src/rust-project.json" >"$source/rust-project.json"
+	log "module ($flavour): $source/rust-project.json"
+}
+
 # deliver: Copies the finished module to the result directory.
 deliver() {
 	local file
@@ -77,6 +108,7 @@ deliver() {
 		mv "$out/$file.tmp" "$out/$file"
 	done
 	log "module ($flavour): $out/nrs.ko"
+	[ -z "$analyzer" ] || describe
 }
 
 stampfile=$work/built${clippy:+-clippy}.stamp

@@ -114,11 +114,10 @@ run_logged() {
 	log "$label: done"
 }
 
-# copy_tree DIR: Makes DIR a copy of the checkout, without build results. Files with unchanged
-# content keep their time.
+# copy_tree DIR: Makes DIR a copy of the checkout, without the files that git ignores. Files with
+# unchanged content keep their time.
 copy_tree() {
-	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg \
-		--exclude=/cluster.svg --exclude=target "$NRS_TOP/" "$1/"
+	rsync -rlp --checksum --delete --exclude=/.git --filter=':- .gitignore' "$NRS_TOP/" "$1/"
 }
 
 # shared_tree: Makes $tree a copy of the checkout, in which cargo builds for all checkouts. Holds

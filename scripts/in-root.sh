@@ -51,12 +51,12 @@ fi
 [ "$(id -u)" = 0 ] || die "entering $root needs root privileges"
 export HOME=/root
 
-# Runs as process 1 of the namespace: $1 root, $2 rw, $3 checkout, $4 cache, $5 start directory,
-# then CMD.
+# Runs as process 1 of the namespace: $1 root, $2 rw, $3 checkout, $4 cache, $5 git directory,
+# $6 start directory, then CMD.
 enter='
 set -eu
-root=$1 rw=$2 top=$3 cache=$4 cwd=$5
-shift 5
+root=$1 rw=$2 top=$3 cache=$4 git=$5 cwd=$6
+shift 6
 mount --bind "$root" "$root"
 for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
 	[ -e "$f" ] || continue
@@ -75,9 +75,9 @@ mount -t tmpfs -o mode=755 run "$root/run"
 mount -t tmpfs -o mode=700 home "$root/root"
 mount --bind /tmp "$root/tmp"
 # Mount points are made while the root is writable.
-for d in "$top" "$cache" "$cwd"; do [ -d "$root$d" ] || mkdir -p "$root$d"; done
+for d in "$top" "$cache" "$git" "$cwd"; do [ -d "$root$d" ] || mkdir -p "$root$d"; done
 [ -n "$rw" ] || mount -o remount,bind,ro "$root"
-for d in "$top" "$cache" "$cwd"; do
+for d in "$top" "$cache" "$git" "$cwd"; do
 	case $d/ in /tmp/* | //) continue ;; esac
 	mount --bind "$d" "$root$d"
 done
@@ -93,8 +93,13 @@ cwd=$(pwd -P)
 # A directory of the host's own system does not exist inside, so CMD starts in /.
 case $cwd/ in "$NRS_TOP"/* | "$NRS_CACHE"/* | /tmp/*) ;; *) cwd=/ ;; esac
 
+# That of a worktree is in another checkout.
+git=$(git -C "$NRS_TOP" rev-parse --path-format=absolute --git-common-dir 2>/dev/null) ||
+	git=$NRS_TOP
+
 setpriv --pdeathsig KILL -- unshare --mount --pid --fork --kill-child=KILL --propagation private \
-	bash -c "$enter" nrs-root "$root" "$rw" "$NRS_TOP" "$NRS_CACHE" "$cwd" "$@" <&0 &
+	bash -c "$enter" nrs-root "$root" "$rw" "$NRS_TOP" "$NRS_CACHE" "$git" "$cwd" \
+	"$@" <&0 &
 child=$!
 trap 'kill -KILL $child 2>/dev/null; exit 130' INT
 trap 'kill -KILL $child 2>/dev/null; exit 143' TERM HUP

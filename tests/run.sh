@@ -8,7 +8,7 @@
 # checks. NAME selects parts, or tests of tests/vm, with all their checks, on each kernel that runs
 # them. Parts:
 #
-#   host      formatting, clippy and tests of the Cargo workspace in rust/host
+#   host      lines of each room; formatting, clippy and tests of the Cargo workspace in rust/host
 #   module    clippy, nrs.ko for both kernels
 #   scripts   the scripts' own tests and syntax, packages
 #   stock     tests in virtual machines of the stock kernel
@@ -421,6 +421,10 @@ main() {
 	if [ -n "$(chosen)" ]; then
 		check "module: build for the stock kernel" scripts/build-module.sh stock
 		start_machines
+	fi
+	# Files of all parts have lines.
+	if wanted host module scripts; then
+		check "host: lines of each room" scripts/in-root.sh tests/size.py
 	fi
 	if wanted host; then
 		check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml \

@@ -65,7 +65,7 @@ pub(crate) struct SubmitterRecord {
 }
 
 /// Names of a submitter, which only some job identifiers need.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct RecordedNames {
     cgroup: Option<([u8; 64], usize)>,
     host: [u8; 65],
@@ -316,9 +316,9 @@ impl SubmitterRecord {
         self.counter.set(counter as u64);
     }
 
-    /// Returns true if `other` has the same attributes, and neither has names.
+    /// Returns true if `other` has the same attributes and names.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.whose == other.whose && self.names.is_none() && other.names.is_none()
+        self.whose == other.whose && self.names.as_deref() == other.names.as_deref()
     }
 
     /// Returns true if a request of the submitter is counted in `counter`.

@@ -55,9 +55,10 @@ waiting() {
 		fail "a backlog ended: ${all_held[*]}"
 }
 
-# Verifies the rates of two groups with a limit each.
+# limited [NAME]: Verifies the rates of two groups with a limit each, if jobid_name is NAME.
 limited() {
 	setup 1000
+	[ -z "$1" ] || adjust /sys/block/nb0/queue/iosched/jobid_name "$1"
 	policy svc 'tbf cgroup'
 	set_to svc nrs_tbf_rule "start one cgroup={$(number a)} rate=1MiB/s"
 	set_to svc nrs_tbf_rule "start two cgroup={$(number b)} rate=4MiB/s"
@@ -128,7 +129,8 @@ files() {
 	echo fifo >"$(at svc nrs_policies)"
 }
 
-try 60 "tbf: flushed data of two cgroups keeps their rates within 5 %" limited
+try 60 "tbf: flushed data of two cgroups keeps their rates within 5 %" limited ''
+try 60 "tbf: so does data of submitters with host names" limited %H
 try 60 "fairshare: flushed data of two cgroups, 1:4 within 5 %" shared 4
 long try 60 "fairshare: flushed data of two cgroups, 1:1 within 5 %" shared 1
 long try 90 "tbf: flushed files of two cgroups keep their rates within 5 %" files

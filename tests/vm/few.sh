@@ -18,21 +18,24 @@ reader() {
 		--runtime=120 --minimal --group_reporting --name=r >/dev/null 2>&1 &
 }
 
-# Starts two users, one with four times the processes of the other.
+# Starts two users, one with four times the processes of the other. Each fio has one more process.
 both() {
 	reader 1001 32 1
 	reader 1002 32 4
+	processes=7
 }
 
 # Starts one user.
 lone() {
 	reader 1001 64 1
+	processes=2
 }
 
 # rate CLIENTS: Sets $rate to the requests of the disk in 1000 s while CLIENTS run on $path.
 rate() {
-	local before now start pids
+	local before now start pids processes
 	"$1"
+	wait_for 20 '[ "$(pidof fio | wc -w)" = $processes ]'
 	pause 1
 	read -r before _ </sys/block/few/stat
 	start=${EPOCHREALTIME/./}

@@ -209,7 +209,8 @@ measured() {
 	[ "$(grep -c '^# ' /tmp/measured)" = 8 ]
 	local capacity
 	capacity=$(sed -n 's/^group all capacity=\([0-9]*\)KB.*/\1/p' /tmp/measured)
-	within 6 "$capacity" $((44 * 1000 * 95 / 100)) || fail "$capacity KB/s proposed"
+	# null_blk's unit is MiB.
+	within 6 "$capacity" $((44 * 1048576 / 1000 * 95 / 100)) || fail "$capacity KB/s proposed"
 	plan "by device
 $(cat /tmp/measured)
 client b class=low_share min=10MB/s"

@@ -182,10 +182,15 @@ belongs() {
 		fail "anonymous: $anonymous before, $(counter a anonymous) after"
 }
 
-# flushed COMMAND...: Runs a command, and writes all dirty data back.
+# flushed COMMAND...: Runs a command, and lets the kernel write all dirty data back; sync would
+# write a part of it itself.
 flushed() {
 	"$@"
-	sync
+	echo 1 >/proc/sys/vm/dirty_expire_centisecs
+	echo 10 >/proc/sys/vm/dirty_writeback_centisecs
+	wait_for 20 "awk '/^(Dirty|Writeback):/ { n += \$2 } END { exit n > 0 }' /proc/meminfo"
+	echo 3000 >/proc/sys/vm/dirty_expire_centisecs
+	echo 500 >/proc/sys/vm/dirty_writeback_centisecs
 }
 
 # in_group UID COMMAND...: Runs a command, or a function of this script, as that user, in the cgroup

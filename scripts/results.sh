@@ -55,7 +55,6 @@ for part in "$@"; do
 	decisions)
 		scripts/bench.sh --quick decision/
 		put decisions 'scripts/bench.sh --quick decision/' build/bench/decisions.md
-		cp build/bench/decisions.svg Documentation/results/bench
 		;;
 	sim)
 		scripts/sim.sh --all

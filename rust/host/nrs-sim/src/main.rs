@@ -31,7 +31,7 @@ enum Command {
         /// Directory for NAME.json and NAME-*.svg; without it, no files are written.
         #[arg(long)]
         out: Option<PathBuf>,
-        /// Disables the progress bar.
+        /// Hides the progress.
         #[arg(long)]
         quiet: bool,
         /// Overrides a key of the scenario: `job.a.procs=4`, `server.0.policy="fifo"`.
@@ -68,7 +68,7 @@ enum Command {
         /// Shortens runs and slows devices.
         #[arg(long)]
         quick: bool,
-        /// Disables the progress bar.
+        /// Hides the progress.
         #[arg(long)]
         quiet: bool,
     },
@@ -99,11 +99,11 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         } => {
             let mut scenario = Scenario::load(&scenario, &set)?;
             scenario.seed = seed.unwrap_or(scenario.seed);
-            let bar = show::progress(quiet, 1000);
+            let progress = show::Progress::new(quiet, 1000);
             let outcome = engine::run_with(&scenario, engine::Settings::default(), |now, end| {
-                bar.set_position((u128::from(now) * 1000 / u128::from(end.max(1))) as u64);
+                progress.set((u128::from(now) * 1000 / u128::from(end.max(1))) as u64);
             })?;
-            bar.finish_and_clear();
+            drop(progress);
             print(&show::tables(&outcome))?;
             print(&format!(
                 "{} events in {:.2} s: {:.2} million per second\n",

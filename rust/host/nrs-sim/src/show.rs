@@ -4,11 +4,10 @@
 
 mod pictures;
 
-use std::io;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nrs_report::table::Table;
 
 use crate::outcome::{JobOutcome, Outcome};
@@ -16,21 +15,37 @@ use crate::outcome::{JobOutcome, Outcome};
 /// Maximum number of jobs and of servers in tables and charts; the JSON has all.
 const SHOWN: usize = 24;
 
-/// Creates a progress bar of `steps` steps on stderr; a hidden one if `quiet` or if stderr is no
-/// terminal.
-pub fn progress(quiet: bool, steps: u64) -> ProgressBar {
-    let bar = if quiet {
-        ProgressBar::hidden()
-    } else {
-        // A target that is no terminal shows nothing.
-        ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5))
-    };
-    bar.set_length(steps);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3}% {elapsed} {msg}") {
-        bar.set_style(style);
+/// Progress in percent on a line of stderr, which is erased at the end.
+pub struct Progress {
+    /// Number of steps; `None` shows nothing.
+    steps: Option<u64>,
+    percent: AtomicU64,
+}
+
+impl Progress {
+    /// Creates a progress of `steps` steps; a hidden one if `quiet` or if stderr is no terminal.
+    pub fn new(quiet: bool, steps: u64) -> Self {
+        Self {
+            steps: (!quiet && io::stderr().is_terminal()).then_some(steps.max(1)),
+            percent: AtomicU64::new(0),
+        }
     }
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
+
+    /// Shows that `done` steps are done.
+    pub fn set(&self, done: u64) {
+        let percent = self.steps.map_or(0, |steps| done * 100 / steps);
+        if self.percent.fetch_max(percent, Ordering::Relaxed) < percent {
+            let _ = write!(io::stderr(), "\r{percent:>3}%");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.steps.is_some() {
+            let _ = write!(io::stderr(), "\r    \r");
+        }
+    }
 }
 
 /// Returns the jobs to show: the first [`SHOWN`].

@@ -27,7 +27,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use indicatif::ProgressBar;
 use nrs_report::chart::Lines;
 use nrs_report::table::Table;
 use serde::Serialize;
@@ -35,7 +34,7 @@ use serde::Serialize;
 use crate::engine::{self, Settings};
 use crate::outcome::Outcome;
 use crate::scenario::{Rate, Scenario, Time};
-use crate::show;
+use crate::show::Progress;
 
 /// Failure of a study.
 pub type Failure = Box<dyn Error>;
@@ -49,7 +48,7 @@ pub struct Options {
     pub seeds: u64,
     /// True for shorter runs on slower devices ([`shorten`]).
     pub quick: bool,
-    /// True to disable the progress bar.
+    /// True to hide the progress.
     pub quiet: bool,
 }
 
@@ -163,8 +162,7 @@ pub fn shorten(scenario: &mut Scenario) {
 ///
 /// The error of the first scenario that fails.
 pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Failure> {
-    let done = side_by_side(scenarios, options, |scenario, bar| {
-        bar.set_message(scenario.name.clone());
+    let done = side_by_side(scenarios, options, |scenario| {
         engine::run_with(scenario, Settings::default(), |_, _| ())
     })?;
     let named = scenarios.iter().zip(done);
@@ -184,10 +182,10 @@ pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Fa
 pub fn side_by_side<T: Sync, R: Send>(
     items: &[T],
     options: &Options,
-    run: impl Fn(&T, &ProgressBar) -> R + Sync,
+    run: impl Fn(&T) -> R + Sync,
 ) -> Result<Vec<R>, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let bar = show::progress(options.quiet, items.len() as u64);
+    let progress = Progress::new(options.quiet, items.len() as u64);
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -197,15 +195,14 @@ pub fn side_by_side<T: Sync, R: Send>(
                 let Some(item) = items.get(index) else {
                     break;
                 };
-                let result = run(item, &bar);
-                bar.inc(1);
+                let result = run(item);
                 if let Ok(mut done) = done.lock() {
                     done.push((index, result));
+                    progress.set(done.len() as u64);
                 }
             });
         }
     });
-    bar.finish_and_clear();
     let mut done = done.into_inner().map_err(|_| "a run panicked")?;
     done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, result)| result).collect())

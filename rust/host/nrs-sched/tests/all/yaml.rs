@@ -11,7 +11,7 @@ use nrs_sched::{
     },
 };
 use proptest::prelude::*;
-use yaml_rust2::{Yaml, YamlLoader};
+use serde_yaml_ng::Value;
 
 fn jobid(name: &[u8]) -> Key {
     Key::Jobid(JobId::new(name))
@@ -26,17 +26,13 @@ fn row(id: u64, parent: u64, level: &'static str, key: Key) -> NodeRow {
     }
 }
 
-fn parse(list: &[NodeRow]) -> Vec<Yaml> {
+fn parse(list: &[NodeRow]) -> Vec<Value> {
     let mut rows = NodeRows::new();
     rows.extend(list, false).expect("memory");
     rows.merge().expect("memory");
     let mut text = String::new();
     write_yaml(&mut text, &rows, 1).expect("a string takes everything");
-    let mut documents = YamlLoader::load_from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    match documents.pop() {
-        Some(Yaml::Array(entities)) => entities,
-        other => panic!("{other:?}: {text}"),
-    }
+    serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 #[test]
@@ -89,7 +85,7 @@ fn the_fields_are_those_of_the_design() {
     ] {
         assert_eq!(entity[field].as_f64(), Some(want), "{field}");
     }
-    let debts = entity["debt_histogram"].as_hash().expect("a mapping");
+    let debts = entity["debt_histogram"].as_mapping().expect("a mapping");
     assert_eq!(debts.len(), 8);
     assert_eq!(entity["debt_histogram"]["-16..0"].as_i64(), Some(1));
     let waits = &entity["wait_us"];
@@ -103,10 +99,10 @@ fn the_fields_are_those_of_the_design() {
         assert!(range.contains(&got), "{field}: {got}");
     }
     let fields: Vec<&str> = entity
-        .as_hash()
+        .as_mapping()
         .expect("a mapping")
         .keys()
-        .filter_map(Yaml::as_str)
+        .filter_map(Value::as_str)
         .collect();
     // The order that scripts may rely on.
     let first = [

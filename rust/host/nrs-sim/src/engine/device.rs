@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn device(text: &str) -> SimDevice {
-        let written = toml::from_str(&format!("name = \"d\"\n{text}")).unwrap();
+        let written = toml_edit::de::from_str(&format!("name = \"d\"\n{text}")).unwrap();
         SimDevice::new(&written, 1).unwrap()
     }
 

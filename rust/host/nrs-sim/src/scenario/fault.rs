@@ -8,7 +8,7 @@
 
 use serde::de::DeserializeOwned;
 use std::fmt;
-use toml_edit::{DocumentMut, ImDocument, Item};
+use toml_edit::{de, DocumentMut, ImDocument, Item};
 
 /// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,25 +86,24 @@ impl Faults {
 ///
 /// `text` is not TOML or does not match the type.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
-    serde_path_to_error::deserialize(toml::Deserializer::new(text)).map_err(|error| {
-        let reason = error.inner().message().trim().replace('\n', "; ");
-        let path = error.path().to_string();
+    let fault = |path: &str, error: &de::Error| {
+        let reason = error.message().trim().replace('\n', "; ");
         let missing = reason.strip_prefix("missing field `");
-        let key = match (
-            path.as_str(),
-            missing.and_then(|rest| rest.strip_suffix('`')),
-        ) {
+        let key = match (path, missing.and_then(|rest| rest.strip_suffix('`'))) {
             (".", None) => String::new(),
             (".", Some(missing)) => missing.to_string(),
             (table, Some(missing)) => format!("{table}.{missing}"),
-            (_, None) => path,
+            (_, None) => path.to_string(),
         };
-        let place = error.inner().span().map(|span| position(text, span.start));
+        let place = error.span().map(|span| position(text, span.start));
         Faults {
             file: file.to_string(),
             list: vec![Fault { place, key, reason }],
         }
-    })
+    };
+    let document = de::Deserializer::parse(text).map_err(|error| fault(".", &error))?;
+    serde_path_to_error::deserialize(document)
+        .map_err(|error| fault(&error.path().to_string(), error.inner()))
 }
 
 /// Returns the line and the column of a byte offset in `text`.

@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         .iter()
         .flat_map(|case| -> Vec<_> { seeded(case) })
         .collect();
-    let runs = side_by_side(&runs, options, |(case, seed), _| case.run(*seed))?;
+    let runs = side_by_side(&runs, options, |(case, seed)| case.run(*seed))?;
     let mut table = Table::headed(
         "Servers | Weights up to | Delay, deltas | Loss, % | Changes | Settled after, deltas | \
          Mean error, % | Worst job, %",

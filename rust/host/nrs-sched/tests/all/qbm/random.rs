@@ -18,8 +18,8 @@ use nrs_sched::{
     rng::Rng,
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
+use serde_yaml_ng::{from_str, Value};
 use std::collections::HashMap;
-use yaml_rust2::YamlLoader;
 
 const PLANS: [&str; 8] = [
     "by uid; group a capacity=100MB",
@@ -122,12 +122,12 @@ impl World {
         let mut text = String::new();
         let written = self.manager.write_status(&mut text, &Nothing, self.now);
         written.expect("room");
-        let documents = YamlLoader::load_from_str(&text).expect("YAML");
-        for group in documents[0].as_vec().expect("a sequence") {
+        let groups: Vec<Value> = from_str(&text).expect("YAML");
+        for group in &groups {
             let number = |field: &str| group[field].as_i64().unwrap_or(0);
             let reserves = ["first_come", "fair_share", "low_share", "mover"]
                 .map(|class| group["reserves"][class].as_i64().expect("a number"));
-            let clients = group["clients"].as_vec().expect("a sequence");
+            let clients = group["clients"].as_sequence().expect("a sequence");
             let allocated = clients.iter().filter_map(|c| c["allocated"].as_i64());
             let sum = allocated.sum::<i64>()
                 + number("without_gate")
@@ -143,7 +143,7 @@ impl World {
         text.clear();
         let written = self.manager.write_stats(&mut text, &Nothing);
         written.expect("room");
-        assert!(YamlLoader::load_from_str(&text).is_ok());
+        assert!(from_str::<Value>(&text).is_ok());
     }
 }
 

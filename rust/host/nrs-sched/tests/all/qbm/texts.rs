@@ -15,7 +15,7 @@ use nrs_sched::{
     },
     units::NSEC_PER_SEC as SECOND,
 };
-use yaml_rust2::YamlLoader;
+use serde_yaml_ng::Value;
 
 /// A context in which device 1 has this name.
 struct Named<'a>(&'a [u8]);
@@ -200,8 +200,8 @@ const NONE: [&str; 7] = [
 fn names_survive() {
     let shown = |texts: [String; 2]| {
         texts.map(|text| {
-            let documents = YamlLoader::load_from_str(&text).expect("YAML");
-            let name = documents[0][0]["clients"][0]["client"].as_str();
+            let shown: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+            let name = shown[0]["clients"][0]["client"].as_str();
             name.expect("a name").to_owned()
         })
     };

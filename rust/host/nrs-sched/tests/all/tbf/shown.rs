@@ -12,17 +12,16 @@ use nrs_sched::{
         Part,
     },
 };
-use yaml_rust2::{Yaml, YamlLoader};
+use serde_yaml_ng::Value;
 
-fn parse(rows: &[TbfRow]) -> Yaml {
+fn parse(rows: &[TbfRow]) -> Value {
     let mut all = TbfRows::new();
     all.extend(rows, false).expect("memory");
     all.merge();
     let sums = all.sums().expect("memory");
     let mut text = String::new();
     write_yaml(&mut text, all.as_slice(), sums.as_slice()).expect("a string takes everything");
-    let mut documents = YamlLoader::load_from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    documents.pop().expect("a document")
+    serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 #[test]
@@ -38,7 +37,7 @@ fn classes_and_rules_of_all_partitions() {
     }
     sim.run(sim.now + SECOND, none);
     let shown = parse(&sim.rows());
-    let rules = shown["rules"].as_vec().unwrap();
+    let rules = shown["rules"].as_sequence().unwrap();
     assert_eq!(rules.len(), 2);
     assert_eq!(rules[0]["rule"].as_str(), Some("bytes"));
     assert_eq!(rules[0]["rate"].as_str(), Some("1MiB/s"));
@@ -46,7 +45,7 @@ fn classes_and_rules_of_all_partitions() {
     assert_eq!(rules[0]["dispatched"].as_i64(), Some(20));
     assert_eq!(rules[0]["cost"].as_i64(), Some(20 * 8192));
     assert_eq!(rules[1]["classes"].as_i64(), Some(2));
-    let classes = shown["classes"].as_vec().unwrap();
+    let classes = shown["classes"].as_sequence().unwrap();
     assert_eq!(classes.len(), 3);
     for (class, uid) in classes.iter().zip(["uid:1", "uid:2"]) {
         assert_eq!(class["class"].as_str(), Some(uid));
@@ -74,8 +73,8 @@ fn classes_and_rules_of_all_partitions() {
     }
     sim.run(sim.now + SECOND, one);
     let empty = parse(&[]);
-    assert_eq!(empty["rules"].as_vec().map(Vec::len), Some(0));
-    assert_eq!(empty["classes"].as_vec().map(Vec::len), Some(0));
+    assert_eq!(empty["rules"].as_sequence().map(Vec::len), Some(0));
+    assert_eq!(empty["classes"].as_sequence().map(Vec::len), Some(0));
 }
 
 /// Checks that rules of the two heads are kept apart, regardless of their numbers.

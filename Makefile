@@ -68,7 +68,7 @@ compare:   ## compare nrs with none, mq-deadline, kyber, BFQ, io.max, io.cost, d
 results:   ## measure all figures of the manual and write them into the pages
 	scripts/results.sh
 
-sim:       ## simulate servers: ThemisIO's experiments, interference, fairness over many servers
+sim:       ## simulate servers: ThemisIO's experiments, fairness over many servers, disks
 	scripts/sim.sh --all
 
 clean:     ## remove all build results of this tree

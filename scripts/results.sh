@@ -62,7 +62,7 @@ for part in "$@"; do
 		put events 'scripts/sim.sh events' "$results/events.txt"
 		for study in "$results"/*.md; do
 			name=$(basename "$study" .md)
-			put "$name" "scripts/sim.sh study ${name%%-*}" "$study"
+			put "$name" "scripts/sim.sh study $name" "$study"
 		done
 		;;
 	cluster)

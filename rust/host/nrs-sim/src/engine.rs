@@ -45,7 +45,6 @@ pub mod policy;
 pub mod queue;
 pub mod record;
 pub mod server;
-pub mod throttle;
 
 use self::{
     client::Clients,
@@ -55,7 +54,6 @@ use self::{
     queue::{Event, SimState, START},
     record::{Bins, Diary},
     server::{ServerSetup, SimServer},
-    throttle::Throttle,
 };
 use crate::{
     outcome::{self, Outcome},
@@ -216,7 +214,6 @@ impl Engine {
             }
             Event::Work(index) => self.servers[server(index)].work(state),
             Event::Call(index) => self.servers[server(index)].answer(state),
-            Event::Tick(index) => self.servers[server(index)].tick(state),
             Event::Exchange(participant) => {
                 if let Some(exchange) = &mut self.exchange {
                     exchange.step(participant, &mut self.servers[server(participant)], state);
@@ -284,7 +281,6 @@ fn make_server(
     let device = scenario.device(&written.device);
     let device = device.ok_or_else(|| format!("unknown device `{}`", written.device))?;
     let device = SimDevice::new(device, seed_for(seed, 1))?;
-    let bandwidth = device.bandwidth();
     let setup = ServerSetup {
         index,
         name: name.to_string(),
@@ -294,15 +290,11 @@ fn make_server(
         now: START,
         lateness: settings.lateness_ns,
     };
-    if policy::is_baseline(written) {
-        let throttle = Throttle::new(&written.policy, scenario.jobs.len(), bandwidth)?;
-        return Ok(SimServer::with_throttle(setup, Box::new(throttle)));
-    }
     // All servers use the same secret, so that an entity has the same name on each.
     let secret = seed_for(scenario.seed, 3);
     let started = policy::start(written, secret, seed_for(seed, 2), START);
     let started = started.map_err(|(key, reason)| format!("{key} {reason}"))?;
-    Ok(SimServer::with_policy(setup, started))
+    Ok(SimServer::new(setup, started))
 }
 
 /// Runs `scenario`.

@@ -16,4 +16,3 @@ pub mod outcome;
 pub mod scenario;
 pub mod show;
 pub mod study;
-pub mod timeouts;

@@ -50,22 +50,19 @@ enum Command {
         #[arg(long, default_value_t = 10_000_000)]
         events: u64,
     },
-    /// Runs a study, which is a family of scenarios, and prints its tables.
+    /// Runs studies, which are families of scenarios, and prints their tables; exits with status 1
+    /// if a limit is broken.
     Study {
-        /// Name of the study.
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(study::names()))]
-        #[arg(required_unless_present = "list")]
-        name: Option<String>,
-        /// Lists the names of the studies.
-        #[arg(long)]
-        list: bool,
-        /// Directory for NAME.md, NAME.json and SVG files; without it, no files are written.
+        /// Study files (TOML).
+        #[arg(required = true)]
+        studies: Vec<PathBuf>,
+        /// Directory for NAME.md, NAME.json and NAME.svg; without it, no files are written.
         #[arg(long)]
         out: Option<PathBuf>,
-        /// Number of seeds for each scenario.
+        /// Maximum number of seeds for each row of a table.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
         seeds: u64,
-        /// Shortens runs and slows devices.
+        /// Leaves out long cases, and shortens runs where the study allows it.
         #[arg(long)]
         quick: bool,
         /// Hides the progress.
@@ -142,8 +139,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
             ))?;
         }
         Command::Study {
-            name,
-            list,
+            studies,
             out,
             seeds,
             quick,
@@ -155,9 +151,17 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
                 quick,
                 quiet,
             };
-            match name.filter(|_| !list) {
-                Some(name) => print(&study::run(&name, &options)?)?,
-                None => print(&format!("{}\n", study::names().join("\n")))?,
+            let mut broken = Vec::new();
+            for path in &studies {
+                if studies.len() > 1 {
+                    print(&format!("\n## {}\n\n", path.display()))?;
+                }
+                let report = study::run(path, &options)?;
+                print(&report.markdown)?;
+                broken.extend(report.broken);
+            }
+            if !broken.is_empty() {
+                return Err(format!("broken limits:\n{}", broken.join("\n")).into());
             }
         }
     }

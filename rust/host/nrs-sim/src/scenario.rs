@@ -5,8 +5,7 @@
 //! - A *scenario* contains devices, servers, jobs, the network, the duration and the resolution of
 //!   results.
 //! - A *device* is a device model ([`Model`]).
-//! - A *server* has CPTs, slots, a device, and a policy line as in `nrs_policies` or a *baseline*
-//!   of the simulator.
+//! - A *server* has CPTs, slots, a device, and a policy line as in `nrs_policies`.
 //! - A *job* has nodes, each a client with its own NID. Each node has processes with a bounded
 //!   number of outstanding requests (a closed loop), or an arrival rate (an open loop).
 //!
@@ -115,7 +114,7 @@ pub struct Server {
     pub slots: u32,
     /// Name of the device.
     pub device: String,
-    /// Policy line as in `nrs_policies`, `throttle-gift`, or `throttle-static RATE`.
+    /// Policy line as in `nrs_policies`.
     pub policy: String,
     /// Commands for `nrs_tbf_rule`.
     #[serde(default)]

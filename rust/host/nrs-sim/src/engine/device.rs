@@ -77,16 +77,6 @@ impl SimDevice {
         })
     }
 
-    /// Returns the bandwidth, bytes/s; of flash, the read bandwidth of all channels.
-    pub fn bandwidth(&self) -> u64 {
-        match &self.model {
-            Model::Pipe { bandwidth, .. } | Model::Disk { bandwidth, .. } => bandwidth.0,
-            Model::Flash { channels, read, .. } => {
-                read.bandwidth.0.saturating_mul(u64::from(*channels))
-            }
-        }
-    }
-
     /// Returns the sum of all service times per channel, ns.
     pub fn busy(&self) -> u64 {
         self.busy / self.free.len() as u64
@@ -189,7 +179,7 @@ mod tests {
         assert_eq!(serve(Op::Write, 1000, 100), 2500);
         assert_eq!(serve(Op::Metadata, 0, 100), 2570);
         assert_eq!(serve(Op::Read, 10, 9_000), 9_510);
-        assert_eq!((device.busy(), device.bandwidth()), (2080, 1_000_000_000));
+        assert_eq!(device.busy(), 2080);
     }
 
     /// Verifies the mean of the seek time, and that a sequential read needs no seek.

@@ -189,7 +189,7 @@ fn share(
     server: &mut SimServer,
     state: &mut SimState,
 ) -> Vec<Vec<u8>> {
-    for partition in server.partitions() {
+    for partition in &mut server.partitions {
         let Some(part) = partition.part().fairshare() else {
             continue;
         };
@@ -206,9 +206,8 @@ fn share(
     let pairs = FactorPairs::of(exchange.factors()).expect("valid factors");
     let factors = Factors::new(pairs, None).expect("memory");
     let factors = Shared::new(factors).expect("memory");
-    let parameters = server.parameters.as_ref().expect("a policy shares fairly");
-    let tunables = &parameters.values.policies.fairshare;
-    let update = Update::new(parameters.kept.fairshare.weights.clone(), tunables);
+    let tunables = &server.parameters.values.policies.fairshare;
+    let update = Update::new(server.parameters.kept.fairshare.weights.clone(), tunables);
     let update = update.with_factors(Some(factors));
     let datagrams = exchange.say(state.now);
     server.inform(state, &AnyUpdate::Fairshare(update));

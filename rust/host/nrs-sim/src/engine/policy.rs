@@ -8,11 +8,7 @@
 //! - A *text* is a parameter that the policy interprets itself, as it does for the service in the
 //!   kernel ([`ParameterHost`]).
 
-use super::{
-    item::Item,
-    queue::START,
-    throttle::{Throttle, BASELINES},
-};
+use super::{item::Item, queue::START};
 use crate::scenario::{Param, Server};
 use nrs_sched::{
     attr::Priority,
@@ -59,23 +55,12 @@ fn no_memory(_: NoMemory) -> Refused {
 ///
 /// The key and the reason: the policy line, a rule, the plan, weights or a parameter is invalid.
 pub fn check(written: &Server) -> Result<(), Refused> {
-    if is_baseline(written) {
-        let throttle = Throttle::new(&written.policy, 0, 0);
-        return throttle
-            .map(drop)
-            .map_err(|reason| ("policy".into(), reason));
-    }
     // One partition finds every error, whatever their number.
     let one = Server {
         cpts: 1,
         ..written.clone()
     };
     start(&one, 0, 0, START).map(drop)
-}
-
-/// Returns true if the policy is a baseline of the simulator, not a policy of the kernel.
-pub fn is_baseline(written: &Server) -> bool {
-    written.policy.starts_with("throttle-")
 }
 
 /// Starts the policy of `server` on its partitions at `now`, ns.
@@ -91,7 +76,7 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
     let command = PolicyCommand::parse(&server.policy).map_err(on_line())?;
     let kind = Kind::from_name(command.policy).map_err(|error| {
         let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        let reason = format!("{error} ({}, {BASELINES})", names.join(", "));
+        let reason = format!("{error} ({})", names.join(", "));
         refused("policy", &server.policy)(reason)
     })?;
     let values = values(kind, server)?;

@@ -30,8 +30,6 @@ pub enum Event {
     Work(u32),
     /// A called worker runs.
     Call(u32),
-    /// The tick of a server's throttle is due.
-    Tick(u32),
     /// A server sends accounts of the service to the other servers.
     Exchange(u32),
     /// A datagram arrives at a server.
@@ -39,29 +37,21 @@ pub enum Event {
 }
 
 /// Queue of future events.
-pub struct Queue<E = Event> {
-    heap: BinaryHeap<Reverse<(u64, u64, E)>>,
+#[derive(Default)]
+pub struct Queue {
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     number: u64,
 }
 
-impl<E: Ord> Default for Queue<E> {
-    fn default() -> Self {
-        Self {
-            heap: BinaryHeap::new(),
-            number: 0,
-        }
-    }
-}
-
-impl<E: Ord> Queue<E> {
+impl Queue {
     /// Adds `event` at `time`, ns.
-    pub fn push(&mut self, time: u64, event: E) {
+    pub fn push(&mut self, time: u64, event: Event) {
         self.number += 1;
         self.heap.push(Reverse((time, self.number, event)));
     }
 
     /// Removes the first event if it is not after `end`; returns it with its time, ns.
-    pub fn pop_until(&mut self, end: u64) -> Option<(u64, E)> {
+    pub fn pop_until(&mut self, end: u64) -> Option<(u64, Event)> {
         let Reverse((time, ..)) = self.heap.peek()?;
         if *time > end {
             return None;

@@ -7,8 +7,8 @@
 //! - *Target*: the device and the slots of a server: the state that all its partitions share.
 //! - *Worker*: runs every delta, and on a call because a part needs memory or gates.
 //!
-//! Partitions, slots and rounds are kernel code ([`nrs_sched::partition`]). A baseline has slots
-//! only. No request of a scenario has high priority, so no slot is reserved for high priority.
+//! Partitions, slots and rounds are kernel code ([`nrs_sched::partition`]). No request of a
+//! scenario has high priority, so no slot is reserved for high priority.
 
 mod worker;
 
@@ -18,7 +18,6 @@ use super::{
     partition::SimPartition,
     policy::Started,
     queue::{Event, SimState},
-    throttle::Throttle,
 };
 use crate::outcome::{self, Count};
 use nrs_sched::units::NSEC_PER_MSEC as MS;
@@ -32,19 +31,11 @@ use nrs_sched::{
         slot_pool::{SlotPool, PARTITIONS_MAX},
         Admission, Env, PartitionMachine, Placement, Scheduled as _,
     },
-    policy::{control::Parameters, AnyOverseer, AnyPart, Config, Decision, Part as _, Upkeep},
+    policy::{control::Parameters, AnyOverseer, AnyPart, Config, Part as _, Upkeep},
     ranges::{RangeBuilder, RangeTable},
     rng::avalanche,
     slots::SlotLimits,
 };
-
-/// Scheduler of a server.
-pub enum Scheduler {
-    /// A policy of the kernel, with its partitions.
-    Policy(Vec<SimPartition>),
-    /// A baseline; it ignores partitions.
-    Throttle(Box<Throttle>),
-}
 
 /// State of a server that all its partitions share.
 struct SimTarget {
@@ -204,16 +195,16 @@ pub struct SimServer {
     index: u32,
     /// Name of the server.
     name: String,
-    /// Scheduler of the server.
-    scheduler: Scheduler,
+    /// Partitions of the server.
+    pub partitions: Vec<SimPartition>,
     /// Number of requests dispatched without being queued.
     passed: u64,
     /// Counts of completed requests by job.
     jobs: Vec<Count>,
     /// Bytes by job and bin; empty unless requested by [`Settings`](super::Settings).
     pub bins: Vec<Vec<u64>>,
-    /// Parameters of the policy; `None` for a baseline.
-    pub parameters: Option<Parameters>,
+    /// Parameters of the policy.
+    pub parameters: Parameters,
     target: SimTarget,
     /// Time during which requests were queued and none was in flight, ns.
     withheld: u64,
@@ -221,7 +212,7 @@ pub struct SimServer {
     seen: u64,
     overseer: Option<AnyOverseer>,
     upkeep: Upkeep,
-    /// Time of the next full run of the worker or, for a baseline, of the timer, ns.
+    /// Time of the next full run of the worker, ns.
     due: u64,
     /// True if a run of the worker is scheduled after a call.
     called: bool,
@@ -248,39 +239,20 @@ pub struct ServerSetup {
 
 impl SimServer {
     /// Creates a server with the policy `started`.
-    pub fn with_policy(setup: ServerSetup, started: Started) -> Self {
+    pub fn new(setup: ServerSetup, started: Started) -> Self {
         let config = started.config;
         let partition = |part| SimPartition::new(config, part, setup.now);
         let partitions: Vec<SimPartition> = started.parts.into_iter().map(partition).collect();
-        let mut server = Self::new(setup, Scheduler::Policy(partitions));
-        server.upkeep = started.parameters.values.policies.upkeep();
-        server.parameters = Some(started.parameters);
-        server.overseer = started.overseer;
-        server
-    }
-
-    /// Creates a server with the baseline `throttle`.
-    pub fn with_throttle(setup: ServerSetup, throttle: Box<Throttle>) -> Self {
-        Self::new(setup, Scheduler::Throttle(throttle))
-    }
-
-    fn new(setup: ServerSetup, scheduler: Scheduler) -> Self {
-        let partitions = match &scheduler {
-            Scheduler::Policy(partitions) => partitions.len(),
-            Scheduler::Throttle(_) => 1,
-        };
         Self {
             index: setup.index,
             name: setup.name,
-            scheduler,
             passed: 0,
             jobs: vec![Count::default(); setup.jobs],
             bins: Vec::new(),
-            parameters: None,
             target: SimTarget {
                 server: setup.index,
                 device: setup.device,
-                slot_pool: SlotPool::new(partitions as u16, setup.slots.max(1)),
+                slot_pool: SlotPool::new(partitions.len() as u16, setup.slots.max(1)),
                 table: None,
                 queued: 0,
                 held_most: 0,
@@ -288,39 +260,25 @@ impl SimServer {
             },
             withheld: 0,
             seen: 0,
-            overseer: None,
-            upkeep: Upkeep::default(),
+            overseer: started.overseer,
+            upkeep: started.parameters.values.policies.upkeep(),
+            parameters: started.parameters,
+            partitions,
             due: 0,
             called: false,
             builder: RangeBuilder::new(),
         }
     }
 
-    /// Starts the worker, or the ticks of a baseline.
-    pub fn begin(&mut self, SimState { queue, now, .. }: &mut SimState) {
-        let now = *now;
-        self.seen = now;
-        match &self.scheduler {
-            Scheduler::Policy(_) => queue.push(now, Event::Work(self.index)),
-            Scheduler::Throttle(throttle) => {
-                if throttle.interval() > 0 {
-                    queue.push(now + throttle.interval(), Event::Tick(self.index));
-                }
-            }
-        }
-    }
-
-    /// Returns the partitions; none for a baseline.
-    pub fn partitions(&mut self) -> &mut [SimPartition] {
-        match &mut self.scheduler {
-            Scheduler::Policy(partitions) => partitions,
-            Scheduler::Throttle(_) => &mut [],
-        }
+    /// Starts the worker.
+    pub fn begin(&mut self, state: &mut SimState) {
+        self.seen = state.now;
+        state.queue.push(state.now, Event::Work(self.index));
     }
 
     /// Returns the results of the server; `policy` is the policy line.
     pub fn outcome(&mut self, policy: String) -> outcome::ServerOutcome {
-        let partitions = self.partitions().iter_mut();
+        let partitions = self.partitions.iter_mut();
         let overflow = partitions
             .map(|partition| partition.part().overflow())
             .sum();
@@ -350,15 +308,12 @@ impl SimServer {
         self.seen = now;
     }
 
-    /// Returns the partitions for an event; `None` for a baseline.
-    fn round<'a>(&'a mut self, state: &'a mut SimState) -> Option<RoundState<'a>> {
-        match &mut self.scheduler {
-            Scheduler::Policy(partitions) => Some(RoundState {
-                partitions,
-                target: &mut self.target,
-                state,
-            }),
-            Scheduler::Throttle(_) => None,
+    /// Returns the partitions for an event.
+    fn round<'a>(&'a mut self, state: &'a mut SimState) -> RoundState<'a> {
+        RoundState {
+            partitions: &mut self.partitions,
+            target: &mut self.target,
+            state,
         }
     }
 
@@ -368,15 +323,7 @@ impl SimServer {
         let record = state.records.at(idx);
         record.arrived = state.now;
         let (record, item) = (*record, Item::new(idx, record));
-        if let Scheduler::Throttle(throttle) = &mut self.scheduler {
-            throttle.enqueue(record.job, item, state.now);
-            self.target.queued += 1;
-            self.target.count_held();
-            return self.dispatch_baseline(state);
-        }
-        let Some(mut round) = self.round(state) else {
-            return;
-        };
+        let mut round = self.round(state);
         let home = home(record.node, round.partitions.len());
         let ident = round.partitions[home].ident(&record);
         let terms = ArrivalTerms {
@@ -408,13 +355,7 @@ impl SimServer {
         let record = state.records.at(idx);
         self.jobs[record.job as usize].add(record.bytes, record.device_ns);
         let (ticket, record) = (record.ticket.take(), *record);
-        if let Scheduler::Throttle(throttle) = &mut self.scheduler {
-            throttle.stop(record.job, record.bytes);
-            return self.dispatch_baseline(state);
-        }
-        let Some(mut round) = self.round(state) else {
-            return;
-        };
+        let mut round = self.round(state);
         let placement = Placement {
             ticket,
             admission: Admission::Slot,
@@ -433,9 +374,7 @@ impl SimServer {
     pub fn wake(&mut self, state: &mut SimState, index: usize) {
         let (now, late) = (state.now, self.target.lateness);
         self.look(now);
-        let Some(mut round) = self.round(state) else {
-            return self.dispatch_baseline(state);
-        };
+        let mut round = self.round(state);
         let timer = &mut round.partitions[index].timer;
         // The timer was armed for another time since.
         if timer.wrapping_add(late) != now {
@@ -452,61 +391,16 @@ impl SimServer {
 
     /// Dispatches requests while slots are free.
     fn pass_on(&mut self, state: &mut SimState) {
-        match self.round(state) {
-            Some(mut round) => round::pass_on(&mut round, 0),
-            None => self.dispatch_baseline(state),
-        }
+        round::pass_on(&mut self.round(state), 0);
     }
 
     /// Dispatches requests after a change of throttles.
     fn run_all(&mut self, state: &mut SimState) {
         let now = state.now;
-        if let Some(mut round) = self.round(state) {
-            for index in 0..round.partitions.len() {
-                let (machine, mut env) = round.at(index as u16);
-                machine.reconsider(&mut env, now);
-            }
-        }
-        self.pass_on(state);
-    }
-
-    fn dispatch_baseline(&mut self, state: &mut SimState) {
-        let (now, index, late) = (state.now, self.index, self.target.lateness);
-        let Scheduler::Throttle(throttle) = &mut self.scheduler else {
-            return;
-        };
-        let limits = self.target.limits(now);
-        while self.target.slot_pool.take(Priority::Regular, &limits) {
-            let found = throttle.get(now);
-            if let Decision::Item(item) = found {
-                self.target.queued -= 1;
-                self.target.start(state, item.idx);
-                continue;
-            }
-            self.target.slot_pool.put(Priority::Regular);
-            match found {
-                Decision::Item(_) | Decision::Empty | Decision::Throttled { until: u64::MAX } => {
-                    break
-                }
-                Decision::Throttled { until } => {
-                    if self.due <= now || until < self.due {
-                        self.due = until.max(now + 1);
-                        let timer = index * PARTITIONS_MAX as u32;
-                        state.queue.push(self.due + late, Event::Wake(timer));
-                    }
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Handles the tick of a baseline.
-    pub fn tick(&mut self, state: &mut SimState) {
-        self.look(state.now);
-        if let Scheduler::Throttle(throttle) = &mut self.scheduler {
-            throttle.tick(state.now);
-            let next = state.now + throttle.interval().max(1);
-            state.queue.push(next, Event::Tick(self.index));
+        let mut round = self.round(state);
+        for index in 0..round.partitions.len() {
+            let (machine, mut env) = round.at(index as u16);
+            machine.reconsider(&mut env, now);
         }
         self.pass_on(state);
     }

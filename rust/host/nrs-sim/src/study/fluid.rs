@@ -19,6 +19,7 @@ use nrs_sched::{
     policy::fairshare::factors::Factors,
     rng::Rng,
 };
+use serde::Deserialize;
 
 /// Length of a delta, ns.
 pub const DELTA: u64 = 100_000_000;
@@ -59,18 +60,13 @@ impl Layout {
     /// Creates `jobs` jobs with `weights` in turn, each striped over a random number of `servers`
     /// servers.
     pub fn random(servers: usize, jobs: usize, weights: &[u32], seed: u64) -> Self {
-        Self::striped(servers, jobs, servers, weights, seed)
-    }
-
-    /// Creates jobs as [`Layout::random`] does, each over at most `most` servers.
-    pub fn striped(servers: usize, jobs: usize, most: usize, weights: &[u32], seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let capacity = |_| (15_000 + rng.below(20_001)) as f64;
         let capacity = (0..servers).map(capacity).collect();
         let jobs = (0..jobs)
             .map(|job| {
                 let mut all: Vec<usize> = (0..servers).collect();
-                let count = 1 + rng.below(most as u64) as usize;
+                let count = 1 + rng.below(servers as u64) as usize;
                 for at in 0..count {
                     let other = at + rng.below((servers - at) as u64) as usize;
                     all.swap(at, other);
@@ -104,7 +100,8 @@ impl Layout {
 }
 
 /// Properties of the transport, and disturbances of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Path {
     /// Datagrams lost per thousand.
     pub loss: u64,
@@ -118,6 +115,12 @@ pub struct Path {
     pub toggle: u64,
     /// Maximum relative variation of a job's accounted service in a delta, thousandths.
     pub noise: u64,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self::UNDISTURBED
+    }
 }
 
 impl Path {

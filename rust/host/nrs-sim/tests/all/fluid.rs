@@ -40,7 +40,7 @@ fn shares_converge_to_max_min_with_losses() {
 #[test]
 fn weights_count_over_servers() {
     for weights in [&[1, 2, 8][..], &[1, 10, 100, 1000, 10_000]] {
-        let layout = Layout::striped(4, 12, 4, weights, 5);
+        let layout = Layout::random(4, 12, weights, 5);
         let run = run(&layout, terms(), Path::UNDISTURBED, 80, 5);
         assert!(settled(&run) <= 10, "{weights:?}: {}", settled(&run));
         assert!(run.end_max_error(10) < 0.01, "{}", run.end_max_error(10));

@@ -6,4 +6,3 @@ mod engine;
 mod fluid;
 mod scenarios;
 mod studies;
-mod timeouts;

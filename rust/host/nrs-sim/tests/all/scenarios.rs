@@ -4,7 +4,8 @@
 //! places.
 
 use nrs_sim::engine;
-use nrs_sim::scenario::Scenario;
+use nrs_sim::scenario::{fault, Faults, Scenario};
+use nrs_sim::study::Study;
 
 /// Valid scenario with one key per line.
 const GOOD: &str = r#"name = "x"
@@ -97,9 +98,6 @@ policy =
   policy = "sfq"
   12:1: key `server[0].policy`: `sfq`: no policy of this name (fifo, crrn, orr, trr, tbf,
 policy =
-  policy = "throttle-me"
-  12:1: key `server[0].policy`: `throttle-me`: unknown baseline (throttle-gift, throttle
-policy =
   policy = "fairshare one"
   12:1: key `server[0].policy`: `fairshare one`: 
 policy =
@@ -111,9 +109,6 @@ policy =
 weights =
   params = { quantum = 3 }
   13:12: key `server[0].params.quantum`: `3`: 
-policy =
-  policy = "throttle-static 5"
-  12:1: key `server[0].policy`: a rate needs a unit
 weights =
   weights = "jobid:a:0"
   13:1: key `server[0].weights`: `jobid:a:0`: 
@@ -262,8 +257,7 @@ fn keys_overridden() {
 }
 
 /// Returns the keys of a table, from the parser's message about an unknown key.
-fn keys(table: &str, text: &str) -> Vec<String> {
-    let error = Scenario::parse("x.toml", text, &[]).unwrap_err();
+fn keys(table: &str, error: &Faults) -> Vec<String> {
     let reason = &error.list[0].reason;
     let (_, expected) = reason
         .split_once(", expected ")
@@ -290,7 +284,7 @@ fn the_page_has_all_keys() {
         lines.collect::<Vec<_>>().join("\n")
     };
     let top = format!("zzz = 1\n{GOOD}");
-    for (table, text) in [
+    let scenarios = [
         ("The scenario", top),
         ("network", with("latency", "zzz = 1")),
         ("device", with("kind", "zzz = 1")),
@@ -303,7 +297,24 @@ fn the_page_has_all_keys() {
         ("io", with("procs", "io = [{ zzz = 1 }]")),
         ("burst", with("procs", "burst = { zzz = 1 }")),
         ("read and write", with("kind", "read = { zzz = 1 }")),
-    ] {
+    ];
+    let scenarios = scenarios.map(|(table, text)| {
+        let error = Scenario::parse("x.toml", &text, &[]).unwrap_err();
+        (table, error)
+    });
+    let studies = [
+        ("study", "zzz = 1"),
+        ("table", "[[table]]\nzzz = 1"),
+        ("axis", "[[table]]\naxis = [{ zzz = 1 }]"),
+        ("case", "[[table]]\nall = { zzz = 1 }"),
+        ("column", "[[table]]\ncolumns = [{ zzz = 1 }]"),
+        ("chart", "[chart]\nzzz = 1"),
+    ];
+    let studies = studies.map(|(table, text)| {
+        let error = fault::read::<Study>("x.toml", text).unwrap_err();
+        (table, error)
+    });
+    for (table, error) in scenarios.into_iter().chain(studies) {
         let heading = format!("### {table}\n");
         let (_, section) = page
             .split_once(&heading)
@@ -316,7 +327,12 @@ fn the_page_has_all_keys() {
             .map(str::to_string)
             .collect();
         told.sort();
-        assert_eq!(told, keys(table, &text), "{table}");
+        assert_eq!(told, keys(table, &error), "{table}");
+    }
+    let column = "[[table]]\ncolumns = [{ head = \"\", measure = \"zzz\" }]";
+    let error = fault::read::<Study>("x.toml", column).unwrap_err();
+    for measure in keys("measure", &error) {
+        assert!(page.contains(&format!("`{measure}`")), "{measure}");
     }
 }
 

@@ -1,87 +1,160 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests of shortened studies: the published experiments keep their limits, and files are written.
+//! Tests of quick studies: each keeps its limits, and broken limits and faults are reported.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nrs_sim::scenario::Scenario;
-use nrs_sim::study::{self, disk, themis, Options};
+use nrs_sim::study::{self, Options};
 use nrs_sim::{engine, show};
 
-fn file(name: &str) -> PathBuf {
-    let dir = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
-    dir.join(name)
-}
+const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+const TMP: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// Scenario with jobs of 4 nodes and of 1, shares by size.
-const SIZES: &str = "size-fair-4v1.toml";
-
-/// Keys of a scenario with their values.
-type Set<'a> = &'a [(&'a str, &'a str)];
-
-/// Loads a scenario with keys overridden, and shortens it.
-fn short(name: &str, set: Set<'_>) -> Scenario {
-    let set: Vec<_> = set
-        .iter()
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .collect();
-    let mut scenario = Scenario::load(&file(name), &set).unwrap();
-    study::shorten(&mut scenario);
-    scenario
-}
-
-/// Checks the shares of the published experiments, and that `fifo` misses the shares by far.
-#[test]
-fn shares_of_the_published_experiments() {
-    let (nodes, policy) = ("job.a.nodes", "server.0.policy");
-    let job_fair = (policy, "fairshare jobid_fair");
-    let composite = [1260.0, 120.0, 180.0, 120.0, 252.0, 168.0, 140.0, 280.0];
-    type Case<'a> = (&'a str, Set<'a>, &'a [f64], Option<f64>);
-    let cases: [Case<'_>; 7] = [
-        (SIZES, &[job_fair, (nodes, "1")], &[1.0, 1.0], Some(1.2)),
-        (SIZES, &[job_fair], &[1.0, 1.0], Some(1.2)),
-        (SIZES, &[], &[4.0, 1.0], Some(1.2)),
-        (SIZES, &[(nodes, "8")], &[8.0, 1.0], Some(1.2)),
-        ("user-fair-2v1.toml", &[], &[1.0, 2.0, 1.0], Some(1.2)),
-        ("composite-8jobs.toml", &[], &composite, Some(7.8)),
-        // Four nodes have four times as many processes, and as much service.
-        (SIZES, &[(policy, "fifo")], &[1.0, 1.0], None),
-    ];
-    for (name, set, ideal, bar) in cases {
-        let scenario = short(name, set);
-        let outcome = engine::run(&scenario).unwrap();
-        let judged = themis::judge(&scenario, &outcome, ideal);
-        match bar {
-            Some(bar) => {
-                assert!(judged.error_percent <= bar, "{name} {set:?}: {judged:?}");
-                assert!(judged.settles_s.is_finite(), "{name} {set:?}: {judged:?}");
-                assert!(judged.total_percent >= 96.0, "{name} {set:?}: {judged:?}");
-            }
-            None => assert!(judged.error_percent > 100.0, "{name} {set:?}: {judged:?}"),
-        }
+fn quick() -> Options {
+    Options {
+        out: None,
+        seeds: 1,
+        quick: true,
+        quiet: true,
     }
 }
 
-/// Checks that `orr` keeps the arm of a disk in a file, and so raises throughput.
+/// Checks that each study of the crate keeps its limits, and writes its files.
 #[test]
-fn order_on_a_disk() {
-    for (load, over_fifo) in [
-        (disk::DiskLoad::Streams, 5.0),
-        (disk::DiskLoad::Objects, 1.5),
-    ] {
-        let run = |policy| {
-            let scenario = load.scenario(policy, "", true).unwrap();
-            let outcome = engine::run(&scenario).unwrap();
-            assert!(outcome.jobs.iter().all(|job| job.completed_ns.is_some()));
-            (disk::throughput(&outcome), disk::arm(&outcome))
-        };
-        let (orr, fifo, fairshare) = (run("orr"), run("fifo"), run("fairshare uid_fair"));
-        assert!(orr.0 > over_fifo * fifo.0, "{load:?}: {orr:?} {fifo:?}");
-        assert!(
-            orr.0 > over_fifo * fairshare.0,
-            "{load:?}: {orr:?} {fairshare:?}"
-        );
-        assert!(orr.1 < fifo.1 / 2.0, "{load:?}: {orr:?} {fifo:?}");
+fn studies_of_the_crate() {
+    let out = Path::new(TMP).join("studies");
+    let options = Options {
+        out: Some(out.clone()),
+        ..quick()
+    };
+    let mut count = 0;
+    for entry in std::fs::read_dir(Path::new(SCENARIOS).join("studies")).unwrap() {
+        let path = entry.unwrap().path();
+        let report = study::run(&path, &options).unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.broken.is_empty(), "{path:?}: {:#?}", report.broken);
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let table = std::fs::read_to_string(out.join(format!("{name}.md"))).unwrap();
+        assert_eq!(table, report.markdown);
+        assert!(out.join(format!("{name}.json")).exists());
+        let chart = std::fs::read_to_string(&path).unwrap().contains("[chart]");
+        assert_eq!(out.join(format!("{name}.svg")).exists(), chart, "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 7);
+}
+
+/// Study of one scenario: four nodes and one, with shares by size.
+const SIZES: &str = r#"shorten = true
+[[table]]
+columns = [
+  { head = "error, %", measure = "share-error", name = "error" },
+  { head = "limits", measure = "limits" },
+]
+[table.all]
+runs = [{ file = "SCENARIOS/size-fair-4v1.toml" }]
+ideal = [4, 1]
+most = { error = 1.2 }
+[[table.axis]]
+head = "policy"
+cases = [
+  { label = "fair" },
+  { label = "by job", set = { "server.0.policy" = "fairshare jobid_fair" } },
+]
+"#;
+
+/// Writes a study with a line replaced; returns its path.
+fn written(name: &str, from: &str, to: &str) -> PathBuf {
+    let path = Path::new(TMP).join(format!("{name}.toml"));
+    assert!(SIZES.contains(from));
+    let text = SIZES.replace(from, to).replace("SCENARIOS", SCENARIOS);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Checks that the program names the row with a broken limit, and exits with status 1.
+#[test]
+fn a_broken_limit() {
+    let path = written("broken", "", "");
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_nrs-sim"));
+    let program = program.arg("study").arg(&path);
+    let output = program
+        .args(["--quick", "--quiet", "--seeds", "2"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<&str> = table.lines().skip(2).collect();
+    assert!(
+        rows[0].contains("| fair ") && rows[0].contains("| met "),
+        "{table}"
+    );
+    assert!(rows[1].contains("| NOT met: error |"), "{table}");
+    let reason = String::from_utf8(output.stderr).unwrap();
+    assert!(reason.contains("by job: error, % "), "{reason}");
+    assert!(reason.contains(" (at most 1.2)"), "{reason}");
+}
+
+/// Checks the messages about wrong studies: the line that differs, and the place and the reason.
+#[test]
+fn wrong_studies() {
+    for (n, (from, to, want)) in [
+        (
+            "share-error",
+            "shares-error",
+            "4:34: key `table[0].columns[0].measure`: unknown variant",
+        ),
+        (
+            "name = \"error\"",
+            "name = \"eror\"",
+            "no measured column \"error\" for a limit",
+        ),
+        (
+            "name = \"error\"",
+            "name = \"error\", run = 1",
+            "fair: error, %: there is no run 1",
+        ),
+        (
+            "name = \"error\"",
+            "name = \"error\", from = \"back\"",
+            ": a time needs a unit",
+        ),
+        (
+            "name = \"error\"",
+            "name = \"error\", jobs = [\"x\"]",
+            "fair: error, %: unknown job \"x\"",
+        ),
+        (
+            "ideal = [4, 1]",
+            "ideal = [4]",
+            "fair: error, %: needs an ideal share of each job",
+        ),
+        ("size-fair-4v1", "none", "No such file"),
+        (
+            "jobid_fair",
+            "fair",
+            "server[0].policy`: `fairshare fair`: ",
+        ),
+        (
+            "size-fair-4v1",
+            "random/ideal",
+            "not measured of ideal servers",
+        ),
+        (
+            "size-fair-4v1.toml\"",
+            "random/cluster.toml\", set = { \"random.servers\" = 0 }",
+            "out of",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = written(&format!("wrong-{n}"), from, to);
+        let error = study::run(&path, &quick())
+            .err()
+            .map(|error| error.to_string());
+        let error = error.unwrap_or_default();
+        assert!(error.contains(want), "{to}\n  got  {error}\n  want {want}");
     }
 }
 
@@ -90,36 +163,48 @@ fn order_on_a_disk() {
 /// 32 users with a stream each get more than three times the throughput of FIFO, in equal shares.
 #[test]
 fn slices_on_a_disk() {
-    let run = |policy, params| {
-        let scenario = disk::users(32, policy, params).unwrap();
-        let outcome = engine::run(&scenario).unwrap();
-        let jobs = outcome.jobs.iter();
-        let had: Vec<u64> = jobs.map(|job| job.total.bytes).collect();
-        let waits = outcome.jobs.iter().map(|job| job.latency.max_ns).max();
-        println!(
-            "{policy} {params}: {:.1} MB/s, longest wait {:.1} s, {had:?}",
-            disk::throughput(&outcome),
-            waits.unwrap_or(0) as f64 / 1e9
-        );
-        (disk::throughput(&outcome), had)
+    let file = Path::new(SCENARIOS).join("disk-streams.toml");
+    let user = |uid| {
+        format!(
+            "{{ name = \"u{uid}\", uid = {uid}, mix = {{ read = 1 }}, depth = 32, \
+             io = \"128KiB\" }}"
+        )
     };
-    let (fifo, _) = run("fifo", "");
-    let (plain, _) = run("fairshare uid_fair", "");
-    let (sliced, had) = run("fairshare uid_fair", "locality = 1");
-    assert!(sliced > 3.0 * fifo, "{sliced} {fifo}");
-    assert!(sliced > 3.0 * plain, "{sliced} {plain}");
-    let mean = had.iter().sum::<u64>() as f64 / had.len() as f64;
-    for had in had {
-        assert!((had as f64 / mean - 1.0).abs() < 0.05, "{had} {mean}");
+    let users: Vec<String> = (1..=32).map(user).collect();
+    let users = format!("[{}]", users.join(", "));
+    let run = |policy: &str, params: &str| {
+        let set = [
+            ("duration", "10s"),
+            ("job", &users),
+            ("server.s.policy", policy),
+            ("server.s.params", params),
+        ];
+        let set = set.map(|(key, value)| (key.to_string(), value.to_string()));
+        let scenario = Scenario::load(&file, &set).unwrap();
+        let outcome = engine::run(&scenario).unwrap();
+        let served = outcome.jobs.iter().map(|job| job.total.bytes);
+        served.collect::<Vec<u64>>()
+    };
+    let sum = |served: &[u64]| served.iter().sum::<u64>();
+    let sliced = run("fairshare uid_fair", "{ locality = 1 }");
+    for policy in ["fifo", "fairshare uid_fair"] {
+        let other = sum(&run(policy, "{}"));
+        assert!(sum(&sliced) > 3 * other, "{policy}: {other}");
+    }
+    let mean = sum(&sliced) as f64 / sliced.len() as f64;
+    for served in sliced {
+        assert!((served as f64 / mean - 1.0).abs() < 0.05, "{served} {mean}");
     }
 }
 
-/// Checks the table, JSON and charts of a run, and the files of a study.
+/// Checks the tables, JSON and charts of a run.
 #[test]
 fn files_and_tables() {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studies");
-    let outcome = engine::run(&short("user-fair-2v1.toml", &[])).unwrap();
-    let paths = show::write(&outcome, &out).unwrap();
+    let mut scenario =
+        Scenario::load(&Path::new(SCENARIOS).join("user-fair-2v1.toml"), &[]).unwrap();
+    study::input::shorten(&mut scenario);
+    let outcome = engine::run(&scenario).unwrap();
+    let paths = show::write(&outcome, &Path::new(TMP).join("files")).unwrap();
     assert_eq!(paths.len(), 4);
     for path in &paths {
         assert!(std::fs::metadata(path).unwrap().len() > 1000);
@@ -128,16 +213,4 @@ fn files_and_tables() {
     for name in ["a1", "a2", "b", "oss"] {
         assert!(tables.contains(&format!("| {name} ")), "{tables}");
     }
-    let options = Options {
-        out: Some(out.clone()),
-        seeds: 1,
-        quick: true,
-        quiet: true,
-    };
-    let text = study::run("solo", &options).unwrap();
-    assert!(text.contains("| a model of GIFT"), "{text}");
-    for name in ["solo.md", "solo.json", "solo.svg"] {
-        assert!(out.join(name).exists(), "{name}");
-    }
-    assert!(study::run("none", &options).is_err());
 }

@@ -5,7 +5,7 @@
 //! The worker runs every delta; every [`BEAT`] as well if the policy has an overseer; and [`CALL`]
 //! after a call. A call brings memory and has the overseer look but not judge.
 
-use super::{Scheduler, SimServer, SimState, MS};
+use super::{SimServer, SimState, MS};
 use crate::engine::queue::Event;
 use nrs_sched::{
     partition::slot_pool::PARTITIONS_MAX,
@@ -51,9 +51,6 @@ impl SimServer {
         if all {
             self.due = now + u64::from(self.upkeep.delta_ms) * MS;
         }
-        let Scheduler::Policy(partitions) = &mut self.scheduler else {
-            return;
-        };
         // The second pass is for clients that appeared during the refresh.
         for due in [due, false] {
             let Some(overseer) = &mut self.overseer else {
@@ -63,11 +60,11 @@ impl SimServer {
             if !looked.refresh {
                 break;
             }
-            partitions
+            self.partitions
                 .iter_mut()
                 .for_each(|partition| partition.refresh(now));
         }
-        for partition in partitions.iter_mut() {
+        for partition in &mut self.partitions {
             if all {
                 partition.refresh_cache(now);
             }
@@ -88,7 +85,7 @@ impl SimServer {
         let mut builder = std::mem::replace(&mut self.builder, RangeBuilder::new());
         builder.clear();
         let mut buf = NodeReports::new().expect("memory");
-        for (part, partition) in (0u16..).zip(self.partitions()) {
+        for (part, partition) in (0u16..).zip(&mut self.partitions) {
             let mut from = Some(0);
             while let Some(class) = from {
                 buf.clear();
@@ -113,7 +110,7 @@ impl SimServer {
     pub fn inform(&mut self, state: &mut SimState, update: &AnyUpdate) {
         let now = state.now;
         self.look(now);
-        for partition in self.partitions() {
+        for partition in &mut self.partitions {
             drop(partition.part().update(update.clone(), now));
             partition.refresh(now);
         }

@@ -67,8 +67,6 @@ fn conserved_and_repeated() {
         ),
         ("fairshare size_fair", ""),
         ("qbm", plan),
-        ("throttle-static 100MB/s", ""),
-        ("throttle-gift", ""),
     ] {
         let mut scenario = scenario("1700ms", &everything(policy, extra));
         let settings = Settings {

@@ -127,27 +127,3 @@ fn plan() {
     assert!((19e6..=61e6).contains(&rate(1)), "{}", rate(1));
     assert!(rate(0) + rate(1) <= 202e6);
 }
-
-/// Checks the baselines: a fixed cap lends no bandwidth; the model of GIFT divides all bandwidth
-/// equally.
-#[test]
-fn baselines() {
-    for (policy, want) in [
-        ("throttle-static 200MB/s", &[0.2][..]),
-        ("throttle-static 200MB/s", &[0.2, 0.2]),
-        ("throttle-static 600MB/s", &[0.5, 0.5]),
-        ("throttle-gift", &[1.0]),
-        ("throttle-gift", &[0.5, 0.5]),
-    ] {
-        let mut text = format!("{PIPE}{}", server(policy, "slots = 8"));
-        for index in 0..want.len() {
-            let rest = format!("procs = 16\nio = \"256KiB\"\nstart = \"{}s\"", 2 * index);
-            text += &job(&format!("j{index}"), &rest);
-        }
-        let outcome = run(&scenario("8s", &text));
-        for (index, want) in want.iter().enumerate() {
-            let rate = outcome.rate(index, 5_000_000_000, 8_000_000_000);
-            near(rate, want * 1e9, 0.03, policy);
-        }
-    }
-}

@@ -6,7 +6,8 @@ NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
 .PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo \
-	cluster lustre vm bench bench-vm compare results sim clean distclean
+	cluster lustre vm bench bench-vm compare results sim \
+	findings clean distclean
 
 help:      ## list these targets (default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -70,6 +71,9 @@ results:   ## measure all figures of the manual and write them into the pages
 
 sim:       ## simulate servers: ThemisIO's experiments, fairness over many servers, disks
 	scripts/sim.sh --all
+
+findings:  ## run what surprises in the things nrs stands on: a table, or NAMES='A B' only
+	scripts/findings.sh $(NAMES)
 
 clean:     ## remove all build results of this tree
 	rm -rf build rust/host/target demo.svg cluster.svg

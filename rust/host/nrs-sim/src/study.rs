@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use self::input::Input;
 use self::measure::{Column, Measure, Over};
-use crate::scenario::{fault, Faults, Time};
+use crate::scenario::{fault, Time};
 use crate::show::Progress;
 
 /// Failure of a study.
@@ -110,7 +110,7 @@ pub struct Case {
     /// Runs of a row; they replace the runs of earlier axes.
     pub runs: Vec<input::Base>,
     /// Keys that differ from the files of all runs.
-    pub set: toml::Table,
+    pub set: input::Keys,
     /// Ideal shares of the jobs in any unit.
     pub ideal: Vec<f64>,
     /// Cells of columns with the measure `cell`, by name.
@@ -217,8 +217,7 @@ struct Titled<'a> {
 /// Faults of the study or of a scenario, before any run; a column that does not match a row; the
 /// error of a run or of the file system.
 pub fn run(path: &Path, options: &Options) -> Result<Report, Failure> {
-    let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| Faults::of(&file, "", error))?;
+    let (file, text) = fault::load(path)?;
     let study: Study = fault::read(&file, &text)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     let seeds = options.seeds.min(study.seeds.unwrap_or(u64::MAX)).max(1);

@@ -8,6 +8,7 @@
 
 use serde::de::DeserializeOwned;
 use std::fmt;
+use std::path::Path;
 use toml_edit::{de, DocumentMut, ImDocument, Item};
 
 /// Error in a scenario file.
@@ -77,6 +78,19 @@ impl Faults {
             file: file.to_string(),
             list: list.collect(),
         }
+    }
+}
+
+/// Returns the name of a file, for messages, and its text.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn load(path: &Path) -> Result<(String, String), Faults> {
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok((file, text)),
+        Err(error) => Err(Faults::of(&file, "", error)),
     }
 }
 

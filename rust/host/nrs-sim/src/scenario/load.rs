@@ -17,8 +17,7 @@ impl Scenario {
     ///
     /// All faults found, each with its place: the file cannot be read or the scenario is invalid.
     pub fn load(path: &Path, set: &[(String, String)]) -> Result<Self, Faults> {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Faults::of(&file, "", error))?;
+        let (file, text) = fault::load(path)?;
         Self::parse(&file, &text, set)
     }
 

@@ -7,10 +7,14 @@
 //!   ([`Random`]).
 //! - A file with the table `ideal` describes ideal servers ([`fluid`]).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use nrs_agent::Terms;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toml_edit::ser::ValueSerializer;
+use toml_edit::DocumentMut;
 
 use super::cluster::Random;
 use super::{fluid, Failure};
@@ -19,15 +23,18 @@ use crate::outcome::Outcome;
 use crate::scenario::check::SERVERS_MAX;
 use crate::scenario::{fault, Faults, Rate, Scenario, Time};
 
+/// Keys of a scenario, as for `--set`, and their values.
+pub type Keys = BTreeMap<String, Value>;
+
 /// File of a run, and keys that differ.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
     /// Name of the file, relative to the study.
     pub file: String,
-    /// Keys that differ, as for `--set`.
+    /// Keys that differ.
     #[serde(default)]
-    pub set: toml::Table,
+    pub set: Keys,
 }
 
 /// Ideal servers and jobs.
@@ -45,6 +52,13 @@ pub struct Ideal {
     /// Transport and disturbances.
     #[serde(default)]
     pub path: fluid::Path,
+}
+
+/// Tables that make a file more than a scenario.
+#[derive(Deserialize)]
+struct Special {
+    random: Option<Random>,
+    ideal: Option<Ideal>,
 }
 
 /// Input of a run.
@@ -94,27 +108,24 @@ impl Input {
     pub fn load(
         dir: &Path,
         base: &Base,
-        set: &toml::Table,
+        set: &Keys,
         labels: &[&str],
         shortened: bool,
     ) -> Result<Self, Failure> {
-        let path = dir.join(&base.file);
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(&path).map_err(|error| Faults::of(&file, "", error))?;
-        let text_of = |value: &toml::Value| match value {
-            toml::Value::String(text) => {
-                (1..).zip(labels).fold(text.clone(), |text, (n, label)| {
-                    text.replace(&format!("{{{n}}}"), label)
-                })
-            }
-            other => other.to_string(),
+        let (file, text) = fault::load(&dir.join(&base.file))?;
+        let text_of = |value: &Value| match value {
+            Value::String(text) => Ok((1..).zip(labels).fold(text.clone(), |text, (n, label)| {
+                text.replace(&format!("{{{n}}}"), label)
+            })),
+            other => other
+                .serialize(ValueSerializer::new())
+                .map(|value| value.to_string()),
         };
         let set = base.set.iter().chain(set);
-        let set: Vec<_> = set
-            .map(|(key, value)| (key.clone(), text_of(value)))
-            .collect();
-        let written: toml::Table = fault::read(&file, &text)?;
-        if !written.contains_key("random") && !written.contains_key("ideal") {
+        let set = set.map(|(key, value)| Ok((key.clone(), text_of(value)?)));
+        let set = set.collect::<Result<Vec<_>, toml_edit::ser::Error>>()?;
+        let special: Special = fault::read(&file, &text)?;
+        if special.random.is_none() && special.ideal.is_none() {
             let mut scenario = Scenario::parse(&file, &text, &set)?;
             if shortened {
                 shorten(&mut scenario);
@@ -123,21 +134,24 @@ impl Input {
         }
         let fault = |(key, reason): (String, String)| Faults::of(&file, &key, reason);
         let text = fault::overridden(&text, &set).map_err(fault)?;
-        let mut written: toml::Table = fault::read(&file, &text)?;
+        let special: Special = fault::read(&file, &text)?;
         let bounded = |servers: usize, jobs: usize| {
             let limits = 1..=SERVERS_MAX as usize;
             let within = limits.contains(&servers) && limits.contains(&jobs);
             let reason = format!("servers or jobs are out of range (1 to {SERVERS_MAX})");
             within.then_some(()).ok_or((String::new(), reason))
         };
-        if let Some(random) = written.remove("random") {
-            let random: Random = random.try_into()?;
+        if let Some(random) = special.random {
             bounded(random.servers, random.jobs).map_err(fault)?;
+            let mut rest: DocumentMut = text.parse()?;
+            rest.remove("random");
+            let rest = rest.to_string();
             // One seed finds the faults of all.
-            random.scenario(&written.to_string(), 1)?;
-            return Ok(Self::Random(random, written.to_string()));
+            random.scenario(&rest, 1)?;
+            return Ok(Self::Random(random, rest));
         }
-        let ideal: Ideal = written["ideal"].clone().try_into()?;
+        let missing = || fault(("ideal".into(), "is missing".into()));
+        let ideal = special.ideal.ok_or_else(missing)?;
         bounded(ideal.servers, ideal.jobs).map_err(fault)?;
         if ideal.weights.is_empty() || ideal.weights.contains(&0) {
             return Err(fault(("ideal.weights".into(), "is empty, or has a 0".into())).into());

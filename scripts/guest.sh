@@ -1,12 +1,28 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What scripts/vm.sh and scripts/vng.sh share; sourced after lib.sh.
+# What scripts/vm.sh and scripts/vng.sh share; sourced after lib.sh, with the script's arguments.
 
-# guest_kernel KERNEL: Sets $image, $modules and $release of stock, debug or a series. Builds what
+kernel='' cpus='' mem='' limit='' module='' name='' files=() args=("$@")
+
+# guest_option OPTION VALUE...: Sets an option that both scripts have.
+guest_option() {
+	case $1 in
+	--kernel) kernel=$2 ;;
+	--cpus) cpus=$2 ;;
+	--mem) mem=$2 ;;
+	--timeout) limit=$2 ;;
+	--file) files+=("$2") ;;
+	--module) module=$2 ;;
+	--name) name=$2 ;;
+	*) die "unknown argument '$1', see --help" ;;
+	esac
+}
+
+# guest_kernel: Sets $image, $modules and $release of $kernel: stock, debug or a series. Builds what
 # is missing, and runs this script again in the root, with $args.
 guest_kernel() {
-	local vars series=$1
-	case $1 in
+	local vars series=$kernel
+	case $kernel in
 	stock | debug) series='' ;;
 	[0-9]*) ;;
 	*) die "--kernel stock|SERIES|debug is missing, see --help" ;;
@@ -14,17 +30,46 @@ guest_kernel() {
 	if [ -z "${NRS_IN_ROOT:-}" ]; then
 		"$NRS_SCRIPTS/kernel.sh" $series
 		"$NRS_SCRIPTS/fio.sh"
-		[ "$1" != debug ] || "$NRS_SCRIPTS/debug-kernel.sh"
+		[ "$kernel" != debug ] || "$NRS_SCRIPTS/debug-kernel.sh"
 		exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
 	fi
 	vars=$("$NRS_SCRIPTS/kernel.sh" $series --print)
 	eval "$vars"
 	image=$NRS_VMLINUZ modules=$NRS_MODULES release=$NRS_KREL
-	if [ "$1" = debug ]; then
+	if [ "$kernel" = debug ]; then
 		vars=$("$NRS_SCRIPTS/debug-kernel.sh" --print)
 		eval "$vars"
 		image=$NRS_DBG_VMLINUX modules=$NRS_DBG_MODULES release=$NRS_DBG_REL
 	fi
+}
+
+# guest_results SECONDS DEBUG NAME: Sets $mem, $limit (SECONDS, or DEBUG on the debug kernel),
+# $module and $name (NAME), unless options did, and $out, the directory of the results, which is
+# emptied. Fails if another run has it.
+guest_results() {
+	local debug=''
+	[ "$kernel" != debug ] || debug=1
+	mem=${mem:-${debug:+2048}} mem=${mem:-1024}
+	limit=${limit:-${debug:+$2}} limit=${limit:-$1}
+	module=${module:-$NRS_TOP/build/$kernel/nrs.stripped.ko}
+	name=${name:-$3}
+	out=$NRS_TOP/build/vm/$name
+	mkdir -p "$NRS_TOP/build/vm"
+	exec {lockfd}>"$out.lock"
+	flock -n "$lockfd" || die "another run named $name is still active: choose another --name"
+	rm -rf "$out"
+	mkdir "$out"
+}
+
+# guest_log DIR: Checks the kernel log of the guest, $out/console.log, and DIR/kmemleak; fails with
+# status 90 if one has errors.
+guest_log() {
+	local logs=("$out/console.log")
+	[ ! -f "$1/kmemleak" ] || logs+=("$1/kmemleak")
+	"$NRS_SCRIPTS/log-check.sh" "${logs[@]}" >"$out/trouble" && return
+	log "$name: errors in the kernel log (first lines; all in $out):"
+	head -n 12 "$out/trouble" >&2
+	return 90
 }
 
 # guest_tree TREE MODULE PAIR... -- [SCRIPT ARG...]: Adds to TREE what varies: tests/vm, the module

@@ -39,44 +39,26 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$NRS_SCRIPTS/guest.sh"
 
-kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' \
-	files=() disks=() net='' more=''
-args=("$@")
+icount='' either='' append='' disks=() net='' more=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h) usage && exit ;;
-	--kernel) kernel=$2 && shift ;;
-	--cpus) cpus=$2 && shift ;;
-	--mem) mem=$2 && shift ;;
-	--timeout) limit=$2 && shift ;;
 	--icount) icount=1 ;;
 	--icount-or-kvm) icount=1 either=1 ;;
 	--append) append=$2 && shift ;;
-	--file) files+=("$2") && shift ;;
-	--module) module=$2 && shift ;;
-	--name) name=$2 && shift ;;
 	--disk) disks+=("$2") && shift ;;
 	--net) net=$2 && shift ;;
 	--more) more=1 ;;
 	--) shift && break ;;
-	-*) die "unknown option '$1', see --help" ;;
+	-*) guest_option "$@" && shift ;;
 	*) break ;;
 	esac
 	shift
 done
 [ $# -gt 0 ] || die "no guest script, see --help"
-guest_kernel "$kernel"
-mem=${mem:-$([ "$kernel" = debug ] && echo 2048 || echo 1024)}
-limit=${limit:-$([ "$kernel" = debug ] && echo 420 || echo 180)}
-module=${module:-$NRS_TOP/build/$kernel/nrs.stripped.ko}
-
-name=${name:-$kernel-$(basename "$1" .sh)${icount:+-icount}}
-out=$NRS_TOP/build/vm/$name
-mkdir -p "$out"
-exec {lockfd}>"$NRS_TOP/build/vm/$name.lock"
-flock -n "$lockfd" || die "another run named $name is still active: choose another --name"
-rm -rf "$out"
-mkdir -p "$out/overlay"
+guest_kernel
+guest_results 180 420 "$kernel-$(basename "$1" .sh)${icount:+-icount}"
+mkdir "$out/overlay"
 
 # The variable part of the initramfs, appended to the cached part.
 base=$("$NRS_SCRIPTS/initramfs.sh" "$release" "$modules")
@@ -198,10 +180,8 @@ rm -f "$out/initramfs"
 tar -C "$out" -xf "$out/result.img" 2>/dev/null || true
 rm -f "$out/result.img"
 guest=$(cat "$out/status" 2>/dev/null || echo none)
-logs=("$out/console.log")
-[ ! -f "$out/kmemleak" ] || logs+=("$out/kmemleak")
 verdict=0
-"$NRS_SCRIPTS/log-check.sh" "${logs[@]}" >"$out/trouble" || verdict=90
+guest_log "$out" || verdict=$?
 if [ "$status" = 124 ] || [ "$status" = 137 ]; then
 	log "vm: no result within $limit s; last lines of the console:"
 	tail -n 15 "$out/console.log" >&2
@@ -212,10 +192,6 @@ elif [ "$guest" = none ]; then
 	verdict=91
 elif [ "$guest" != 0 ]; then
 	verdict=$guest
-fi
-if [ -s "$out/trouble" ]; then
-	log "vm: errors in the kernel log (first lines; all in $out):"
-	head -n 12 "$out/trouble" >&2
 fi
 log "vm: $name: status $verdict after $seconds s, results in $out"
 exit "$verdict"

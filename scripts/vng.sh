@@ -22,38 +22,21 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$NRS_SCRIPTS/guest.sh"
 
-kernel='' cpus=2 mem='' limit='' module='' name='' files=()
-# shellcheck disable=SC2034
-args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h) usage && exit ;;
-	--kernel) kernel=$2 && shift ;;
-	--cpus) cpus=$2 && shift ;;
-	--mem) mem=$2 && shift ;;
-	--timeout) limit=$2 && shift ;;
-	--file) files+=("$2") && shift ;;
-	--module) module=$2 && shift ;;
-	--name) name=$2 && shift ;;
 	--) shift && break ;;
-	*) die "unknown argument '$1', see --help" ;;
+	*) guest_option "$@" && shift 2 ;;
 	esac
-	shift
 done
-guest_kernel "$kernel"
-mem=${mem:-$([ "$kernel" = debug ] && echo 2048 || echo 1024)}
-limit=${limit:-$([ "$kernel" = debug ] && echo 600 || echo 300)}
-name=${name:-$kernel-$(basename "${1:-shell}" .sh)}
-out=$NRS_TOP/build/vm/$name
-mkdir -p "$NRS_TOP/build/vm"
-exec {lockfd}>"$out.lock"
-flock -n "$lockfd" || die "another run named $name is still active: choose another --name"
-rm -rf "$out"
-mkdir -p "$out/root"
+guest_kernel
+guest_results 300 600 "$kernel-$(basename "${1:-shell}" .sh)"
+cpus=${cpus:-2}
+mkdir "$out/root"
 
 base=$("$NRS_SCRIPTS/initramfs.sh" "$release" "$modules")
 (cd "$out/root" && cpio -i --quiet <"$base/base.cpio")
-guest_tree "$out/root" "${module:-$NRS_TOP/build/$kernel/nrs.stripped.ko}" "${files[@]}" -- "$@"
+guest_tree "$out/root" "$module" "${files[@]}" -- "$@"
 
 inside="for dir in proc sys dev run; do mount --rbind /\$dir $out/root/\$dir; done
 exec chroot $out/root /init"
@@ -92,12 +75,8 @@ case $status in
 124 | 137) status=92 && log "vng: no result within $limit s, see $out/console.log" ;;
 255) status=91 && log "vng: the guest ended without a result, see $out/console.log" ;;
 esac
-logs=("$out/console.log")
-[ ! -f "$out/root/kmemleak" ] || logs+=("$out/root/kmemleak")
-if ! "$NRS_SCRIPTS/log-check.sh" "${logs[@]}" >"$out/trouble"; then
-	log "vng: errors in the kernel log (first lines; all in $out):"
-	head -n 12 "$out/trouble" >&2
-	[ "$status" != 0 ] || status=90
-fi
+troubled=0
+guest_log "$out/root" || troubled=$?
+[ "$status" != 0 ] || status=$troubled
 log "vng: $name: status $status after $((SECONDS - started)) s, results in $out"
 exit "$status"

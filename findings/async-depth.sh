@@ -11,7 +11,7 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 irqmode=1
+null_blk_create nb0 size=64 irqmode=1
 queue=/sys/block/nb0/queue
 for scheduler in mq-deadline kyber bfq; do
 	echo $scheduler >$queue/scheduler

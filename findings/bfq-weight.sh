@@ -10,12 +10,17 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 irqmode=2 completion_nsec=2000000 hw_queue_depth=4
+null_blk_create nb0 size=64 irqmode=2 completion_nsec=2000000 hw_queue_depth=4
 mkdir /sys/fs/cgroup/{a,b}
 is "io.bfq.weight before BFQ" "$(cat /sys/fs/cgroup/a/io.bfq.weight 2>/dev/null)" ''
 echo bfq >/sys/block/nb0/queue/scheduler
 echo 256 >/sys/block/nb0/queue/nr_requests
 echo 0 >/sys/block/nb0/queue/iosched/low_latency
+# iops [OPTION...]: Prints the requests per second of an fio job.
+iops() {
+	fio --name=x --direct=1 --rw=randread --bs=4k --ioengine=libaio --iodepth=16 --time_based \
+		--minimal "$@" 2>/dev/null | awk -F';' '{ print int($8) }'
+}
 # ratio FILE: Sets weights 100 and 1000 and prints ten times the ratio of the groups' requests.
 ratio() {
 	echo "default 1000" >"/sys/fs/cgroup/b/$1"

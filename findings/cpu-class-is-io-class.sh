@@ -12,9 +12,7 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-mountpoint=/sys/kernel/debug
-[ -d $mountpoint/block ] || mount -t debugfs none $mountpoint
-disk nb0 size=64 irqmode=2 completion_nsec=20000000 hw_queue_depth=2
+null_blk_create nb0 size=64 irqmode=2 completion_nsec=20000000 hw_queue_depth=2
 echo mq-deadline >/sys/block/nb0/queue/scheduler
 echo 256 >/sys/block/nb0/queue/nr_requests
 # beside COMMAND...: Sets $own to the requests per second of a load that COMMAND starts, $other to
@@ -26,7 +24,7 @@ beside() {
 	"${job[@]}" --name=b >/tmp/b &
 	sleep 2.5
 	queued=$(for class in 0 1 2; do
-		wc -l <$mountpoint/block/nb0/sched/read${class}_fifo_list
+		wc -l </sys/kernel/debug/block/nb0/sched/read${class}_fifo_list
 	done | xargs)
 	wait
 	own=$(cut -d';' -f8 /tmp/a) other=$(cut -d';' -f8 /tmp/b)

@@ -14,18 +14,14 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 max_sectors=128 irqmode=1
-echo "0 $((64 << 11)) linear /dev/nb0 0" | dmsetup create volume >/dev/null
+null_blk_create nb0 size=64 max_sectors=128 irqmode=1
+dm_create volume "0 $((64 << 11)) linear /dev/nb0 0"
 is "max_sectors_kb of disk and volume" \
 	"$(cat /sys/block/{nb0,dm-0}/queue/max_sectors_kb | xargs)" "64 64"
 mkdir /sys/fs/cgroup/a
 group a reads /dev/dm-0 16
-# counted DISK: Prints the reads of the cgroup that io.stat counts.
-counted() {
-	sed -n "s/^$(number "$1") .*rios=\([0-9]*\).*/\1/p" /sys/fs/cgroup/a/io.stat
-}
-is "16 reads of 1 MiB in io.stat of the volume" "$(counted dm-0)" 16
-is "the same in io.stat of the disk" "$(counted nb0)" 256
+is "16 reads of 1 MiB in io.stat of the volume" "$(counted a rios dm-0)" 16
+is "the same in io.stat of the disk" "$(counted a rios nb0)" 256
 for name in nb0 dm-0; do
 	echo "$(number $name) riops=32" >/sys/fs/cgroup/a/io.max
 	took group a reads /dev/$name 8

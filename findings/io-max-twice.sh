@@ -9,8 +9,8 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 irqmode=1
-echo "0 $((64 << 11)) linear /dev/nb0 0" | dmsetup create volume >/dev/null
+null_blk_create nb0 size=64 irqmode=1
+dm_create volume "0 $((64 << 11)) linear /dev/nb0 0"
 mkdir /sys/fs/cgroup/a
 # limit DISK RATE: Sets a limit of bytes per second.
 limit() {

@@ -9,13 +9,12 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 irqmode=2 completion_nsec=3000000000
+null_blk_create nb0 size=64 irqmode=2 completion_nsec=3000000000
 before=$(awk '{ print $3 }' /sys/block/nb0/stat)
 group a reads /dev/nb0 1 &
 until grep -q rbytes /sys/fs/cgroup/a/io.stat 2>/dev/null; do sleep 0.05; done
 sleep 0.5
-is "bytes in io.stat, none answered" \
-	"$(sed -n 's/.*rbytes=\([0-9]*\).*/\1/p' /sys/fs/cgroup/a/io.stat)" 1048576
+is "bytes in io.stat, none answered" "$(counted a rbytes nb0)" 1048576
 is "sectors in /sys/block/nb0/stat" "$(($(awk '{ print $3 }' /sys/block/nb0/stat) - before))" 0
 wait
 is "sectors after the answer" "$(($(awk '{ print $3 }' /sys/block/nb0/stat) - before))" 2048

@@ -40,14 +40,11 @@ temporary() {
 }
 
 # guest [OPTION...]: Runs this script again in a virtual machine of scripts/vm.sh, with Debian's
-# kernel and without nrs, and returns when the script runs there.
+# kernel and without nrs, and returns there, with the helpers of tests/vm/lib.sh.
 guest() {
 	local top
 	if [ -d /guest ]; then
-		export PATH=/bin:/sbin
-		mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null || true
-		modprobe configfs
-		echo "+io +memory" >/sys/fs/cgroup/cgroup.subtree_control
+		. /tests/lib.sh
 		version Linux "$(uname -r)" '7.3.*'
 		return
 	fi
@@ -68,16 +65,6 @@ system() {
 	debian_root findings "$NRS_CACHE/log/finding-$finding.log" "$root" "$packages"
 }
 
-# disk NAME [SETTING=VALUE...]: Creates a null_blk disk.
-disk() {
-	local at=/sys/kernel/config/nullb/$1 setting
-	modprobe null_blk nr_devices=0
-	shift
-	mkdir -p "$at"
-	for setting; do echo "${setting#*=}" >"$at/${setting%%=*}"; done
-	echo 1 >"$at/power"
-}
-
 # number DISK: Prints MAJOR:MINOR.
 number() {
 	cat "/sys/block/$1/dev"
@@ -93,6 +80,18 @@ group() {
 	)
 }
 
+# counted GROUP FIELD DISK...: Prints the sum of a field of the group's io.stat over the disks.
+counted() {
+	local group=$1 field=$2 sum=0 name value
+	shift 2
+	for name; do
+		value=$(sed -n "s/^$(number "$name") .*$field=\([0-9]*\).*/\1/p" \
+			"/sys/fs/cgroup/$group/io.stat")
+		sum=$((sum + ${value:-0}))
+	done
+	echo $sum
+}
+
 # took CMD...: Sets $took to the milliseconds that a command needs.
 took() {
 	local start=${EPOCHREALTIME/./}
@@ -103,12 +102,6 @@ took() {
 # reads FILE COUNT [SIZE]: Reads COUNT blocks of SIZE (1 MiB), one at a time, past the page cache.
 reads() {
 	dd if="$1" of=/dev/null bs="${3:-1M}" count="$2" iflag=direct 2>/dev/null
-}
-
-# iops [OPTION...]: Prints the requests per second of an fio job.
-iops() {
-	fio --name=x --direct=1 --rw=randread --bs=4k --ioengine=libaio --iodepth=16 --time_based \
-		--minimal "$@" 2>/dev/null | awk -F';' '{ print int($8 + $49) }'
 }
 
 # finish: Ends the finding with its verdict.

@@ -11,7 +11,7 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 irqmode=1
+null_blk_create nb0 size=64 irqmode=1
 mkdir /sys/fs/cgroup/a
 echo "$(number nb0) riops=10" >/sys/fs/cgroup/a/io.max
 # pressure ENGINE: Sets $pressure to the percentage of the time of a load.

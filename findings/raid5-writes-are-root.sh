@@ -14,9 +14,8 @@ guest --icount --more
 
 modprobe -a dm-raid raid456
 members=(nb0 nb1 nb2)
-for name in "${members[@]}"; do disk $name size=64 irqmode=1 memory_backed=1; done
-echo "0 $((96 << 11)) raid raid5_ls 2 128 nosync 3 - /dev/nb0 - /dev/nb1 - /dev/nb2" |
-	dmsetup create array >/dev/null
+for name in "${members[@]}"; do null_blk_create $name size=64 irqmode=1 memory_backed=1; done
+dm_create array "0 $((96 << 11)) raid raid5_ls 2 128 nosync 3 - /dev/nb0 - /dev/nb1 - /dev/nb2"
 mkdir /sys/fs/cgroup/a
 for name in "${members[@]}"; do
 	echo "$(number $name) rbps=1048576 wbps=1048576" >/sys/fs/cgroup/a/io.max
@@ -24,16 +23,6 @@ done
 # writes: Writes 4 MiB to the array.
 writes() {
 	dd if=/dev/zero of=/dev/dm-0 bs=64k count=64 oflag=direct 2>/dev/null
-}
-# counted GROUP FIELD DISK...: Prints the sum of a field of the group's io.stat.
-counted() {
-	local group=$1 field=$2 sum=0 name bytes
-	for name in "${@:3}"; do
-		bytes=$(sed -n "s/^$(number "$name") .*$field=\([0-9]*\).*/\1/p" \
-			"/sys/fs/cgroup/$group/io.stat")
-		sum=$((sum + ${bytes:-0}))
-	done
-	echo $sum
 }
 took group a writes
 holds "ms for 4 MiB written, wbps=1 MiB/s of each of three members" "$took" 0 1000

@@ -11,7 +11,7 @@
 . "${0%/*}/lib.sh"
 guest --icount
 
-disk nb0 size=64 irqmode=1
+null_blk_create nb0 size=64 irqmode=1
 # written NOMERGES: Prints the requests and merges of 16 MiB through the page cache.
 written() {
 	echo "$1" >/sys/block/nb0/queue/nomerges

@@ -3,11 +3,10 @@
  * Test of include/nrs.h with a server and a framework. Commands for
  * /sys/module/nrs_capi_test/parameters/run:
  *
- *   framework COUNT STEP[;STEP...]   STEP starts a policy (NAME [ARGUMENT], "-": none)
- *                                    or sets a parameter (!NAME VALUE)
+ *   policies
  *   server COUNT
  *   refusals
- *   hold                             keeps a policy started, until "release"
+ *   hold            keeps a policy started, until "release"
  *   release
  *
  * The write fails with EIO if a check fails; the kernel log names the check.
@@ -15,7 +14,6 @@
 
 #include <linux/module.h>
 #include <linux/random.h>
-#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "test.h"
@@ -45,8 +43,7 @@ u32 capi_random(u32 below)
 
 void capi_request(struct nrs_request *request, u64 cookie)
 {
-	/* OST_READ and OST_WRITE of Lustre's protocol. */
-	static const u32 opcodes[] = { 3, 4 };
+	static const u32 opcodes[] = { CAPI_READ, CAPI_WRITE };
 	u32 user = capi_random(5);
 
 	*request = (struct nrs_request)NRS_REQUEST_INIT;
@@ -70,11 +67,11 @@ static void wake_noop(void *context)
 {
 }
 
-static const struct nrs_framework_ops idle_ops = { .wake = wake_noop };
+const struct nrs_framework_ops capi_idle_ops = { .wake = wake_noop };
 
 static int hold(void)
 {
-	struct nrs_framework *framework = nrs_framework_open("capi-hold", 1, &idle_ops, NULL);
+	struct nrs_framework *framework = nrs_framework_open("capi-hold", 1, &capi_idle_ops, NULL);
 	struct nrs_policy *policy;
 
 	if (IS_ERR(framework))
@@ -102,8 +99,9 @@ static int release(void)
 static int run(const char *text)
 {
 	unsigned int count;
-	int script = 0;
 
+	if (sysfs_streq(text, "policies"))
+		return capi_policies();
 	if (sysfs_streq(text, "refusals"))
 		return capi_refusals();
 	if (sysfs_streq(text, "hold"))
@@ -112,13 +110,6 @@ static int run(const char *text)
 		return release();
 	if (sscanf(text, "server %u", &count) == 1)
 		return capi_server(count);
-	if (sscanf(text, "framework %u %n", &count, &script) == 1 && script) {
-		char *steps = kstrdup(strim((char *)text + script), GFP_KERNEL);
-		int error = steps ? capi_framework(count, steps) : -ENOMEM;
-
-		kfree(steps);
-		return error;
-	}
 	return -EINVAL;
 }
 

@@ -218,10 +218,6 @@ out:
 	return error;
 }
 
-static void wake(void *context)
-{
-}
-
 /* Checks that @pointer is an ERR_PTR of @error. */
 static void refused(const void *pointer, int error)
 {
@@ -317,19 +313,19 @@ static void refuse_policies(struct nrs_framework *framework)
 
 int capi_refusals(void)
 {
-	static const struct nrs_framework_ops idle = { .wake = wake }, none = {};
+	static const struct nrs_framework_ops none = {};
 	struct nrs_attach how = attach("capi-both");
 	struct nrs_framework *framework;
 
 	refuse_servers();
 	pin();
-	refused(nrs_framework_open("no/name", 1, &idle, NULL), -EINVAL);
-	refused(nrs_framework_open("capi-both", 0, &idle, NULL), -EINVAL);
+	refused(nrs_framework_open("no/name", 1, &capi_idle_ops, NULL), -EINVAL);
+	refused(nrs_framework_open("capi-both", 0, &capi_idle_ops, NULL), -EINVAL);
 	refused(nrs_framework_open("capi-both", 1, &none, NULL), -EINVAL);
-	framework = nrs_framework_open("capi-both", 1, &idle, NULL);
+	framework = nrs_framework_open("capi-both", 1, &capi_idle_ops, NULL);
 	if (!CHECK(!IS_ERR(framework), "%ld", PTR_ERR(framework)))
 		return 0;
-	refused(nrs_framework_open("capi-both", 1, &idle, NULL), -EBUSY);
+	refused(nrs_framework_open("capi-both", 1, &capi_idle_ops, NULL), -EBUSY);
 	refused(nrs_server_open(&how, &ops, NULL), -EBUSY);
 	refuse_policies(framework);
 	nrs_framework_close(framework);

@@ -22,11 +22,17 @@ __printf(1, 2) void capi_failed(const char *fmt, ...);
 /* Returns a random number from 0 to @below - 1. */
 u32 capi_random(u32 below);
 
+/* OST_READ and OST_WRITE of Lustre's protocol. */
+enum { CAPI_READ = 3, CAPI_WRITE = 4 };
+
 /* Fills in a request of one of a few users, jobs and clients. */
 void capi_request(struct nrs_request *request, u64 cookie);
 
-/* Passes @count requests through the policies of @script, one after the other; see main.c. */
-int capi_framework(unsigned int count, char *script);
+/* Callbacks of a framework that ignores them. */
+extern const struct nrs_framework_ops capi_idle_ops;
+
+/* Passes requests through each policy. */
+int capi_policies(void);
 
 /* Passes @count requests through a service. */
 int capi_server(unsigned int count);

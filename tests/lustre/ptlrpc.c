@@ -33,7 +33,7 @@ struct nrs_core nrs_core = {
 DEFINE_MUTEX(ptlrpc_all_services_mutex);
 
 static struct ptlrpc_service service = { .srv_name = "ost_io", .srv_ncpts = PARTS };
-static atomic_t errors, answered, moved;
+static atomic_t errors, answered, moved, forced;
 static unsigned int load_count;
 static bool ended;
 
@@ -359,6 +359,7 @@ static struct ptlrpc_request *get(struct ptlrpc_nrs *nrs)
 			continue;
 		}
 		EXPECT(policy_of(nrq) == policy && nrq->nr_enqueued && !nrq->nr_started);
+		atomic_add(force, &forced);
 		nrq->nr_started = 1;
 		policy->pol_req_started++;
 		nrs->nrs_req_started++;
@@ -516,7 +517,7 @@ static void bring(struct ptlrpc_service_part *part, unsigned int count)
 		enqueue(&req->rq_nrq);
 		spin_unlock(&part->scp_req_lock);
 		wake_up(&part->scp_waitq);
-		if (index % 64 == 63)
+		if (index % 16 == 15)
 			move(part);
 	}
 }
@@ -651,6 +652,7 @@ static int bring_load(void)
 	total = load_count * PARTS;
 	atomic_set(&answered, 0);
 	atomic_set(&moved, 0);
+	atomic_set(&forced, 0);
 	atomic_set(&errors, 0);
 	ended = false;
 	for (index = 0; index < ARRAY_SIZE(tasks); index++) {
@@ -664,12 +666,13 @@ static int bring_load(void)
 	while (atomic_read(&answered) < total && time_before(jiffies, begun + 300 * HZ))
 		msleep(20);
 	EXPECT(atomic_read(&answered) == total);
+	EXPECT(atomic_read(&moved));
 	WRITE_ONCE(ended, true);
 	for (index = 0; index < PARTS; index++)
 		wake_up_all(&service.srv_parts[index]->scp_waitq);
 	msleep(200);
-	pr_info("ptlrpc: %d answered, %d moved, %u ms\n", atomic_read(&answered), atomic_read(&moved),
-		jiffies_to_msecs(jiffies - begun));
+	pr_info("ptlrpc: %d answered, %d moved, %d forced, %u ms\n", atomic_read(&answered),
+		atomic_read(&moved), atomic_read(&forced), jiffies_to_msecs(jiffies - begun));
 	return atomic_read(&errors) ? -EIO : 0;
 }
 

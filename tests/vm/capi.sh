@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# capi: other kernel modules submit requests (include/nrs.h): a framework that drives policies under
-# a spinlock, and a server.
+# capi: other kernel modules submit requests (include/nrs.h): a server, and a framework. The test
+# lustre has a framework under load.
 . /tests/nrs.sh
 
 run=/sys/module/nrs_capi_test/parameters/run
@@ -26,33 +26,16 @@ unload() {
 	rmmod nrs_capi_test
 }
 
-# policies COUNT: Runs each policy in turn while requests are queued; rates change, so that
-# throttled classes are woken.
+# Runs each policy, and starts the next one while requests are queued.
 policies() {
 	setup
-	local steps=(
-		fifo 'fairshare uid_fair' '!nrs_fairshare_slice_kib 64' 'tbf uid'
-		'!nrs_tbf_rule start slow uid={1000} rate=50'
-		'!nrs_tbf_rule change slow rate=1000000' qbm orr 'fairshare uid_then_jobid_fair'
-		'!nrs_fairshare_mode jobid_fair'
-		crrn trr 'tbf jobid' '!nrs_delay_min 0' '!nrs_delay_max 1' delay - 'fairshare uid_fair'
-	)
-	play "framework $1 $(IFS=';' && echo "${steps[*]}")"
+	play policies
 	unload
 }
 
 refusals() {
 	setup
 	play refusals
-	# A service that an administrator made keeps its number of partitions, and outlives its clients.
-	mkdir /sys/kernel/config/nrs/capi
-	echo 1 >/sys/kernel/config/nrs/capi/cpts
-	if play "framework 100 fifo"; then fail "two partitions of one"; fi
-	rmdir /sys/kernel/config/nrs/capi
-	mkdir /sys/kernel/config/nrs/capi
-	echo 2 >/sys/kernel/config/nrs/capi/cpts
-	play "framework 100 fifo"
-	rmdir /sys/kernel/config/nrs/capi
 	unload
 }
 
@@ -92,7 +75,7 @@ example() {
 	rmmod nrs_example
 }
 
-try 60 "each policy in turn, under a spinlock" policies "$(brief 5000 100000)"
+try 20 "each policy in turn, under a spinlock" policies
 try 20 "refused calls" refusals
 try 20 "a started policy holds its module" in_use
 try 120 "a server with its own threads" server "$(brief 3000 "$(slow 100000 20000)")"

@@ -5,6 +5,7 @@
 . /tests/nrs.sh
 
 ptlrpc=/sys/module/ptlrpc/parameters
+services=/sys/kernel/config/nrs
 
 # setup: Loads all three modules.
 setup() {
@@ -43,6 +44,17 @@ shows() {
 		fail "$(cat "$(at ost_io nrs_policies)")"
 }
 
+# change POLICY...: Changes a parameter of a policy that has requests, which restarts it, or a rule.
+change() {
+	case $1 in
+	fairshare) set_to ost_io nrs_fairshare_mode nid_fair ;;
+	nrs_tbf)
+		set_to ost_io nrs_tbf_rule 'start slow jobid={job.1} rate=50'
+		set_to ost_io nrs_tbf_rule 'change slow rate=1000000'
+		;;
+	esac
+}
+
 # each COUNT: Runs each policy under load, and replaces it.
 each() {
 	local pid
@@ -55,6 +67,8 @@ each() {
 		sleep 0.1
 		case $policy in reg*) policy="fairshare reg gid+uid" ;; esac
 		select_policy "$policy"
+		# shellcheck disable=SC2086 # words
+		change $policy
 		wait $pid || fail "$policy: $(cat /tmp/load.txt)"
 		cat /tmp/load.txt
 	done
@@ -123,6 +137,25 @@ replaced() {
 	teardown
 }
 
+# Verifies that a service that an administrator made keeps its number of partitions, and outlives
+# its clients.
+administrator() {
+	module
+	mkdir $services/ost_io
+	echo 1 >$services/ost_io/cpts
+	setup
+	expect_errno EINVAL $ptlrpc/nrs_policies 'fairshare uid_fair'
+	rmdir $services/ost_io
+	mkdir $services/ost_io
+	echo 2 >$services/ost_io/cpts
+	select_policy fairshare uid_fair
+	shows "fairshare uid_fair"
+	load 1000
+	select_policy fifo
+	teardown
+	rmdir $services/ost_io
+}
+
 # Verifies that a started policy holds the module, and that the module does not load without ptlrpc.
 refusals() {
 	setup
@@ -137,6 +170,7 @@ try 120 "each policy under load, and its replacement" each "$(brief 2000 20000)"
 try 20 "parameters before a policy is started" parameters
 try 60 "throttled requests, and a change of their rule" withheld
 try 60 "a throttled policy is replaced at once" replaced
+try 20 "a service that an administrator made" administrator
 try 20 "a started policy holds the module" refusals
 remarks '^(limited|replaced|ptlrpc: [0-9])'
 summary

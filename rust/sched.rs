@@ -12,6 +12,7 @@
 //! * [`head::Head`]: the policies of one priority on one partition.
 //! * [`partition::PartitionMachine`]: state machine that admits and dispatches the requests of one
 //!   CPT and target (a partition).
+//! * [`service::ServiceSettings`]: settings of all partitions, and their changes.
 //!
 //! # Rules
 //!
@@ -99,6 +100,7 @@ pub mod qbm;
 pub mod ranges;
 pub mod rng;
 pub mod rules;
+pub mod service;
 pub mod slab;
 pub mod slots;
 pub(crate) mod sort;

@@ -420,6 +420,7 @@ main() {
 	fi
 	if [ -n "$(chosen)" ]; then
 		check "module: build for the stock kernel" scripts/build-module.sh stock
+		check "module: stack frames" scripts/in-root.sh tests/frames.py build/stock/nrs.ko
 		start_machines
 	fi
 	# Files of all parts have lines.

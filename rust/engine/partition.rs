@@ -31,7 +31,7 @@ use super::{
 use crate::{
     sched::{
         attr::{Attrs, Priority},
-        head::{Head, InstanceId, MAX_INSTANCES},
+        head::Head,
         health::PartitionHealth,
         item::{Cost, Item},
         mem::{Need, Owned, Shared},
@@ -44,11 +44,11 @@ use crate::{
             slot_pool::{SlotPool, SlotSearch},
             Admission, Env, PartitionMachine, Scheduled, BATCH,
         },
-        policy::{AnyPart, AnyShared, Config, Part},
+        policy::{AnyPart, AnyShared, Config},
         ranges::RangeTable,
     },
     sys::{
-        misc::{self, bug},
+        misc,
         node::{Held, NodeAccount},
         rcu::RcuBox,
         series::{new_spinlock_irq, SpinLockIrq},
@@ -152,25 +152,6 @@ impl Partition {
         cpt::home(self.target.index(), self.cpt)
     }
 
-    /// Removes instances that have stopped.
-    pub(crate) fn reap(&self) {
-        for priority in Priority::ALL {
-            // Each instance is dropped here, without the lock.
-            while self.with(|inner| inner.head(priority).reap()).is_some() {}
-        }
-    }
-
-    /// Returns the instances on the head of `priority`, for work that releases the lock in between.
-    pub(crate) fn instances(&self, priority: Priority) -> impl Iterator<Item = InstanceId> {
-        let mut ids = [None; MAX_INSTANCES];
-        self.with(|inner| {
-            for (id, status) in ids.iter_mut().zip(inner.head(priority).instances()) {
-                *id = Some(status.id);
-            }
-        });
-        ids.into_iter().flatten()
-    }
-
     /// Returns the CPT of the partition.
     pub(crate) const fn cpt(&self) -> u16 {
         self.cpt
@@ -179,29 +160,6 @@ impl Partition {
     /// Returns the observed progress of the partition.
     pub(crate) fn seen(&self) -> PartitionHealth {
         self.with(|inner| inner.seen(misc::now()))
-    }
-
-    /// Allocates the memory that the part of the head of `priority` selected by `find` needs, if
-    /// the part exists. The submitter is not charged: a cgroup without free memory must not delay
-    /// requests. May sleep.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn feed(
-        &self,
-        priority: Priority,
-        find: impl Fn(&mut KernelHead) -> Option<&mut KernelPart>,
-    ) -> Result {
-        let need = self.with(|inner| find(inner.head(priority)).map(|part| part.need()));
-        let Some(need) = need.filter(|need| !need.is_empty()) else {
-            return Ok(());
-        };
-        let spare = need.take(false).map_err(|_| ENOMEM)?;
-        let left = self.with(|inner| match find(inner.head(priority)) {
-            Some(part) => part.grow(spare),
-            None => spare,
-        });
-        drop(left);
-        Ok(())
     }
 
     /// Runs `f` with the lock held.
@@ -220,35 +178,6 @@ impl Partition {
         let table = self.published.of(priority).get(&guard);
         let now = misc::now();
         f(self.inner.lock().head(priority), now, table)
-    }
-
-    /// Walks over state that is too large for one lock hold. `take` runs under the lock from the
-    /// given index on, and processes a bounded number of entries. `take` returns the index to
-    /// continue from, or `None` at the end. After each lock hold, `then` processes `state`, and may
-    /// sleep.
-    ///
-    /// # Errors
-    ///
-    /// Any error of `then`, which ends the walk.
-    pub(crate) fn walk<S>(
-        &self,
-        state: &mut S,
-        mut take: impl FnMut(&mut S, &mut PartitionState, u32) -> Option<u32>,
-        mut then: impl FnMut(&mut S) -> Result,
-    ) -> Result {
-        let mut from = Some(0);
-        while let Some(idx) = from {
-            from = self.with(|inner| take(state, inner, idx));
-            then(state)?;
-            misc::cond_resched();
-        }
-        Ok(())
-    }
-
-    /// Walks as [`Self::walk`] does, without work between the lock holds.
-    pub(crate) fn sweep(&self, mut take: impl FnMut(&mut PartitionState, u32) -> Option<u32>) {
-        let done = self.walk(&mut (), |(), inner, from| take(inner, from), |()| Ok(()));
-        bug!(done.is_err());
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! No function here holds a lock for longer than one partition needs, or holds two locks.
 
-use core::ops::Deref;
+use core::{ops::Deref, slice};
 
 use kernel::{
     prelude::*,
@@ -18,7 +18,7 @@ use kernel::{
 
 use super::{
     cpt::{cpt_of, target_of},
-    partition::{KernelPart, Partition, PublishedShares},
+    partition::{KernelHead, Partition, PublishedShares},
     target::{PendingSubmission, Target},
 };
 use crate::{
@@ -26,9 +26,14 @@ use crate::{
         attr::Priority,
         item::Cost,
         partition::{decide::Decided, round, slot_pool::SlotPool},
+        service::HeadAccess,
         slots::SlotLimits,
     },
-    sys::{misc::bug, node::NodeAccount, timer::WithTimer},
+    sys::{
+        misc::{self, bug},
+        node::{Held, NodeAccount},
+        timer::WithTimer,
+    },
 };
 
 /// Maximum number of targets of one service.
@@ -60,6 +65,14 @@ impl TargetPartitions {
             target,
             published,
             list,
+        }
+    }
+
+    /// Returns the heads of the partitions.
+    pub(crate) fn heads(&self) -> TargetHeads<'_> {
+        TargetHeads {
+            partitions: self.list.iter(),
+            high: None,
         }
     }
 
@@ -159,6 +172,85 @@ impl TargetPartitions {
     }
 }
 
+/// One head of a partition.
+pub(crate) struct PartitionHead<'a> {
+    partition: &'a WithTimer<Partition>,
+    priority: Priority,
+}
+
+impl<'a> PartitionHead<'a> {
+    /// Returns the head of `priority` of `partition`.
+    pub(crate) const fn new(partition: &'a WithTimer<Partition>, priority: Priority) -> Self {
+        Self {
+            partition,
+            priority,
+        }
+    }
+}
+
+impl HeadAccess for PartitionHead<'_> {
+    type Item = Held;
+
+    fn target(&self) -> u16 {
+        target_of(self.partition.home())
+    }
+
+    fn cpt(&self) -> u16 {
+        self.partition.cpt()
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut KernelHead) -> R) -> R {
+        let done = self.partition.with(|inner| f(inner.head(self.priority)));
+        misc::cond_resched();
+        done
+    }
+}
+
+/// The heads of the partitions of a target, by CPT.
+pub(crate) struct TargetHeads<'a> {
+    partitions: slice::Iter<'a, Arc<WithTimer<Partition>>>,
+    /// Partition whose high-priority head is next.
+    high: Option<&'a WithTimer<Partition>>,
+}
+
+impl<'a> Iterator for TargetHeads<'a> {
+    type Item = PartitionHead<'a>;
+
+    fn next(&mut self) -> Option<PartitionHead<'a>> {
+        if let Some(partition) = self.high.take() {
+            return Some(PartitionHead::new(partition, Priority::High));
+        }
+        let partition = self.partitions.next()?;
+        self.high = Some(partition);
+        Some(PartitionHead::new(partition, Priority::Regular))
+    }
+}
+
+/// The heads of all partitions of a service, in the order of targets.
+pub(crate) struct Heads<'a> {
+    /// Targets after the current one.
+    targets: slice::Iter<'a, SetOnce<TargetPartitions>>,
+    /// Heads of the current target.
+    heads: TargetHeads<'a>,
+}
+
+impl<'a> Iterator for Heads<'a> {
+    type Item = PartitionHead<'a>;
+
+    fn next(&mut self) -> Option<PartitionHead<'a>> {
+        loop {
+            if let Some(head) = self.heads.next() {
+                return Some(head);
+            }
+            self.heads = self.targets.next()?.as_ref()?.heads();
+        }
+    }
+}
+
 /// The partitions of one target during one round of dispatching.
 struct TargetTurns<'a> {
     partitions: &'a TargetPartitions,
@@ -248,14 +340,14 @@ impl Partitions {
         self.all_targets().flat_map(|partitions| partitions.iter())
     }
 
-    /// Runs `f` on each part of each head, and releases the lock in between.
-    pub(crate) fn each_part(&self, mut f: impl FnMut(&mut KernelPart, u32) -> Option<u32>) {
-        for partition in self.iter() {
-            for priority in Priority::ALL {
-                for id in partition.instances(priority) {
-                    partition.sweep(|inner, from| f(inner.head(priority).part_mut(id)?, from));
-                }
-            }
+    /// Returns the heads of all partitions, in the order of targets.
+    pub(crate) fn heads(&self) -> Heads<'_> {
+        Heads {
+            targets: self.by_target.iter(),
+            heads: TargetHeads {
+                partitions: [].iter(),
+                high: None,
+            },
         }
     }
 

@@ -3,8 +3,9 @@
 //! A service: slots at its targets, and the policies that share them out.
 //!
 //! A service has a partition for each target and CPT; each CPU uses the partitions of its CPT.
-//! Requests enter by [`Service::arrive`] and end by [`Service::complete`]. [`config`] changes
-//! policies and parameters, [`agent`] sets factors, [`show`] writes the state.
+//! Requests enter by [`Service::arrive`] and end by [`Service::complete`]. [`host`]
+//! lends the kernel to the settings ([`crate::sched::service`]), [`agent`] sets factors, [`show`]
+//! writes the state.
 
 use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 
@@ -17,8 +18,8 @@ use super::{
     cpt,
     overseer::OverseerState,
     partition::{Partition, PublishedShares},
-    partitions::{Partitions, TargetPartitions, TARGETS_MAX},
-    refusal::errno_of,
+    partitions::{PartitionHead, Partitions, TargetPartitions, TARGETS_MAX},
+    refusal::{self, errno_of},
     target::{LowerDevice, PendingSubmission, Target},
     target_parameters::{ClientKind, TargetParameters},
     timeouts::Timeouts,
@@ -27,16 +28,15 @@ use super::{
 };
 use crate::{
     sched::{
-        attr::Attrs,
+        attr::{Attrs, Priority},
+        error,
         item::Cost,
-        parameters::Values,
+        parameters::{ValueAccessors, Values},
         partition::{admit::AdmissionOutcome, slot_pool::SlotSearch},
-        policy::{
-            control::{refresh_stale, Parts},
-            params::ClassesMax,
-            Config, Kind, Tuning,
-        },
+        policy::{params::ClassesMax, Config, Kind, Tuning},
+        service::{upkeep, ServiceSettings},
         slots::Slots,
+        text::PolicyCommand,
         timeouts::terms::TimeoutTerms,
     },
     sys::{
@@ -52,12 +52,10 @@ use crate::{
 };
 
 pub(crate) mod agent;
-mod config;
 mod host;
 mod order;
 mod show;
 
-use config::Settings;
 use order::records_each;
 
 /// Maximum length of the name of a service.
@@ -82,6 +80,11 @@ pub(crate) fn major_minor(number: u32) -> (u32, u32) {
     (number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))
 }
 
+/// Returns the errno of `error`.
+fn errno(error: error::Error) -> Error {
+    errno_of(error.code)
+}
+
 /// A service.
 #[pin_data]
 pub(crate) struct Service {
@@ -102,7 +105,7 @@ pub(crate) struct Service {
     agent: Arc<Agent>,
     clients: Arc<ClientList>,
     #[pin]
-    settings: NoIoMutex<Settings>,
+    settings: NoIoMutex<ServiceSettings>,
 }
 
 impl Service {
@@ -130,7 +133,7 @@ impl Service {
         let partitions = Partitions::new()?;
         let seed = misc::random();
         let clients = ClientList::new()?;
-        let overseer = OverseerState::new(partitions.clone(), clients.clone(), seed)?;
+        let overseer = OverseerState::new(partitions.clone(), clients.clone())?;
         let agent = Agent::new(CString::try_from(name)?)?;
         let worker = Worker::new(
             CString::try_from(name)?,
@@ -141,7 +144,7 @@ impl Service {
         )?;
         let tuner = Tuner::new(dispatch.clone(), partitions.clone(), clients.clone())?;
         let timeouts = Timeouts::new(cpts)?;
-        let settings = Settings::new(values)?;
+        let settings = ServiceSettings::new(values).map_err(errno)?;
         let ticker = Ticker::new(worker, tuner, values.policies.upkeep().delta_ms)?;
         let service = Arc::pin_init(
             try_pin_init!(Self {
@@ -242,9 +245,7 @@ impl Service {
         let mut settings = self.settings.lock();
         let target = self.target_for(&mut settings, lower.number)?;
         // The worker may not have run for a long time.
-        for running in self.partitions.running() {
-            refresh_stale(&running, misc::now());
-        }
+        upkeep::refresh(self);
         self.clients.with(|clients| {
             // A device that pulls is its own client. Its previous client may not have left yet.
             let mut used = self.partitions.used().map(TargetPartitions::target);
@@ -290,7 +291,7 @@ impl Service {
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`TARGETS_MAX`] targets in use. `ENOMEM`.
-    fn target_for(&self, settings: &mut Settings, number: u32) -> Result<Arc<Target>> {
+    fn target_for(&self, settings: &mut ServiceSettings, number: u32) -> Result<Arc<Target>> {
         let all = || self.partitions.all_targets().map(TargetPartitions::target);
         let known = |target: &&Arc<Target>| target.number() == number;
         let idle = |target: &&Arc<Target>| target.users() == 0;
@@ -306,16 +307,16 @@ impl Service {
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`TARGETS_MAX`] targets. `ENOMEM`.
-    fn add_target(&self, settings: &mut Settings) -> Result<&TargetPartitions> {
+    fn add_target(&self, settings: &mut ServiceSettings) -> Result<&TargetPartitions> {
         let index = self.partitions.all_targets().count();
         if index >= TARGETS_MAX {
             return Err(ENOSPC);
         }
         let target = Target::new(index as u16, self.dispatch.clone(), self.cpts)?;
         let published = Arc::new(PublishedShares::new(), GFP_KERNEL_ACCOUNT)?;
-        let fallback = Config::parse(Kind::FALLBACK, None, &settings.parameters.values.policies);
-        let fallback = fallback.map_err(|error| errno_of(error.code))?;
-        let records = settings.parameters.values.service.buffer_max.get();
+        let values = settings.parameters().values;
+        let fallback = Config::parse(Kind::FALLBACK, None, &values.policies).map_err(errno)?;
+        let records = values.service.buffer_max.get();
         let records = records_each(records, self.cpts());
         let mut list = KVec::with_capacity(self.cpts.into(), GFP_KERNEL_ACCOUNT)?;
         for cpt in 0..self.cpts {
@@ -324,8 +325,49 @@ impl Service {
             list.push(partition, GFP_KERNEL_ACCOUNT)?;
         }
         let partitions = TargetPartitions::new(target, published, list);
-        self.furnish(settings, &partitions)?;
+        settings.furnish(self, partitions.heads()).map_err(errno)?;
         self.partitions.add(partitions)
+    }
+
+    /// Returns the values of the parameters.
+    pub(crate) fn values(&self) -> Values {
+        self.settings.lock().parameters().values
+    }
+
+    /// Sets the parameter `stored`; see [`ServiceSettings::set`].
+    pub(crate) fn set(&self, stored: &ValueAccessors, text: &str) -> refusal::Result {
+        Ok(self.settings.lock().set(self, stored, text)?)
+    }
+
+    /// Executes a write to `nrs_policies`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the command is malformed. Other errors as for [`Self::start_policy`].
+    pub(crate) fn set_policy(&self, command: &str) -> refusal::Result {
+        self.start_policy(&PolicyCommand::parse(command)?, false)
+    }
+
+    /// Starts the policy that `command` names; see [`ServiceSettings::start_policy`].
+    pub(crate) fn start_policy(
+        &self,
+        command: &PolicyCommand<'_>,
+        framework: bool,
+    ) -> refusal::Result {
+        let mut settings = self.settings.lock();
+        Ok(settings.start_policy(self, command, framework)?)
+    }
+
+    /// Returns the policy of the primary of the heads of `priority`.
+    pub(crate) fn primary_kind(&self, priority: Priority) -> Option<Kind> {
+        self.settings.lock().primary(priority).map(Config::kind)
+    }
+
+    /// Takes over the parameters of `other`, which refuses changes from now on; this service must
+    /// not be in use yet.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let parameters = other.settings.lock().give_up();
+        self.settings.lock().adopt(self, parameters);
     }
 
     /// Sets the queue depth of the device of `target`.
@@ -422,7 +464,8 @@ impl Service {
             // Several new classes in a row cannot wait for the worker, which may run late.
             if arrival.may_sleep {
                 // If this fails, the worker tries again.
-                let _ = misc::without_io(|| partition.feed(priority, |head| head.primary_mut()));
+                let head = PartitionHead::new(partition, priority);
+                let _ = misc::without_io(|| upkeep::feed(&head, |head| head.primary_mut()));
             }
             self.ticker.worker().feed();
         }

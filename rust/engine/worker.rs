@@ -12,7 +12,7 @@
 //!   guard ([`super::progress`]) does the work that requests depend on, with two exceptions. The
 //!   overseer's decisions take a second at most; records need memory when none are left.
 //!
-//! A run takes each partition's lock for at most [`ROWS`] classes at a time.
+//! A run takes each partition's lock for a bounded number of classes at a time ([`upkeep`]).
 
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -28,7 +28,6 @@ use kernel::{
 use super::{
     agent::Agent,
     overseer::OverseerState,
-    partition::Partition,
     partitions::{Partitions, TargetPartitions},
     progress::ProgressGuard,
     target_parameters::TargetParameters,
@@ -36,16 +35,8 @@ use super::{
 };
 use crate::{
     sched::{
-        attr::Priority,
-        head::InstanceId,
-        knee::LOOK_MIN,
-        partition::slot_pool::PARTITIONS_MAX,
-        policy::{
-            control::{refresh_stale, Parts},
-            Part, ROWS,
-        },
-        ranges::{NodeReport, NodeReports, RangeBuilder},
-        units::NSEC_PER_MSEC,
+        attr::Priority, knee::LOOK_MIN, partition::slot_pool::PARTITIONS_MAX, ranges::RangeBuilder,
+        service::upkeep, units::NSEC_PER_MSEC,
     },
     sys::{
         misc, queue,
@@ -63,9 +54,6 @@ const ALL: u32 = 2;
 /// Time between two runs of an idle service, ns. With the rest of a delta this is less than a
 /// second, as [`Part::age`] requires.
 const REST: u64 = 750 * NSEC_PER_MSEC;
-
-/// Maximum number of ageing steps for a part in one run, of [`ROWS`] classes each.
-const AGE_ROUNDS: u32 = 64;
 
 /// The periodic work of one service.
 #[pin_data]
@@ -167,11 +155,10 @@ impl Worker {
         &self.progress
     }
 
-    /// Removes stopped instances and allocates memory.
+    /// Removes stopped instances, evicts idle classes, and allocates memory.
     fn maintain(&self) -> Result {
         let (mut fed, mut done) = (false, Ok(()));
         for partition in self.partitions.iter() {
-            partition.reap();
             // Lack of memory for one partition does not stop the maintenance of the others.
             match partition.feed_order() {
                 Ok(some) => fed |= some,
@@ -181,30 +168,7 @@ impl Worker {
         if fed {
             self.progress.call();
         }
-        for partition in self.partitions.iter() {
-            for priority in Priority::ALL {
-                for id in partition.instances(priority) {
-                    done = done.and(self.supply(partition, priority, id));
-                }
-            }
-        }
-        done
-    }
-
-    /// Allocates the memory that one part needs, and evicts its idle classes.
-    fn supply(&self, partition: &Partition, priority: Priority, id: InstanceId) -> Result {
-        let now = misc::now();
-        for _ in 0..AGE_ROUNDS {
-            let more = partition.with(|inner| {
-                let part = inner.head(priority).part_mut(id);
-                part.is_some_and(|part| part.age(now, ROWS as u32))
-            });
-            if !more {
-                break;
-            }
-            misc::cond_resched();
-        }
-        partition.feed(priority, |head| head.part_mut(id))
+        done.and(upkeep::maintain(&*self.overseer).map_err(|_| ENOMEM))
     }
 
     /// Returns true if the service is idle at `now`, ns, and had a run recently. A service is idle
@@ -251,7 +215,8 @@ impl Worker {
         for (builder, priority) in builders.iter_mut().zip(Priority::ALL) {
             builder.clear();
             let turns = priority == Priority::Regular && partitions.len() > 1 && by_shares;
-            let is_read = gather(partitions, builder, priority)? || turns || trace::Shares::is_on();
+            let reads = upkeep::gather(partitions.heads(), builder, priority, misc::now);
+            let is_read = reads.map_err(|_| ENOMEM)? || turns || trace::Shares::is_on();
             let published = partitions.published().of(priority);
             if !is_read {
                 published.clear();
@@ -299,40 +264,8 @@ impl Worker {
                 partition.with(|inner| inner.refresh_cache(priority, misc::now()));
             }
         }
-        for running in self.partitions.running() {
-            refresh_stale(&running, misc::now());
-        }
+        upkeep::refresh(&*self.overseer);
     }
-}
-
-/// Adds the competitors that the primaries of the heads of `priority` in `partitions` report to
-/// `builder`. Returns true if any primary reads published shares.
-fn gather(
-    partitions: &TargetPartitions,
-    builder: &mut RangeBuilder,
-    priority: Priority,
-) -> Result<bool> {
-    let mut wants_table = false;
-    let mut buf = NodeReports::new().map_err(|_| ENOMEM)?;
-    for (part, partition) in (0u16..).zip(partitions.iter()) {
-        partition.walk(
-            &mut buf,
-            |buf, inner, from| {
-                buf.clear();
-                let primary = inner.head(priority).primary_mut()?;
-                wants_table |= primary.wants_table();
-                primary.node_reports(from, misc::now(), buf)
-            },
-            |buf| {
-                for report in buf.as_slice() {
-                    let report = NodeReport { part, ..*report };
-                    builder.extend(&[report]).map_err(|_| ENOMEM)?;
-                }
-                Ok(())
-            },
-        )?;
-    }
-    Ok(wants_table)
 }
 
 impl WorkItem for Worker {

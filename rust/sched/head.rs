@@ -516,6 +516,15 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         self.iter().all(PolicyInstance::is_idle)
     }
 
+    /// Returns the identity of each instance, for work that releases the lock in between.
+    pub fn ids(&self) -> [Option<InstanceId>; MAX_INSTANCES] {
+        let mut ids = [None; MAX_INSTANCES];
+        for (id, instance) in ids.iter_mut().zip(self.iter()) {
+            *id = Some(instance.id);
+        }
+        ids
+    }
+
     /// Returns the status of each instance, the fallback first.
     pub fn instances(&self) -> impl Iterator<Item = Status<'_, P, T>> {
         self.iter().map(|i| Status {

@@ -538,8 +538,15 @@ pub struct Owned<T> {
 impl<T> Owned<T> {
     /// Creates a boxed value; may sleep.
     pub fn new(value: T) -> Result<Self, NoMemory> {
+        Self::make(|| Ok(value))
+    }
+
+    /// Creates the boxed value that `make` returns; may sleep.
+    #[inline]
+    pub fn make(make: impl FnOnce() -> Result<T, NoMemory>) -> Result<Self, NoMemory> {
+        let vacant = backend::vacant()?;
         Ok(Self {
-            boxed: backend::boxed(value)?,
+            boxed: backend::fill(vacant, make()?),
         })
     }
 }
@@ -566,6 +573,7 @@ mod backend {
     //! lists.
 
     use super::NoMemory;
+    use core::mem::MaybeUninit;
     use kernel::{
         alloc::{
             flags::{GFP_KERNEL, GFP_KERNEL_ACCOUNT, __GFP_NOWARN},
@@ -577,6 +585,7 @@ mod backend {
     pub(super) type Small<T> = KVec<T>;
     pub(super) type Large<T> = KVVec<T>;
     pub(super) type Boxed<T> = KBox<T>;
+    pub(super) type Vacant<T> = KBox<MaybeUninit<T>>;
     pub(super) type Counted<T> = Arc<T>;
 
     fn flags(charged: bool) -> Flags {
@@ -591,8 +600,13 @@ mod backend {
         KVec::with_capacity(capacity, flags(charged)).map_err(|_| NoMemory)
     }
 
-    pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
-        KBox::new(value, flags(true)).map_err(|_| NoMemory)
+    pub(super) fn vacant<T>() -> Result<Vacant<T>, NoMemory> {
+        KBox::new_uninit(flags(true)).map_err(|_| NoMemory)
+    }
+
+    #[inline]
+    pub(super) fn fill<T>(vacant: Vacant<T>, value: T) -> Boxed<T> {
+        KBox::write(vacant, value)
     }
 
     pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {

@@ -359,13 +359,12 @@ pub trait Part<I: Item> {
     }
 }
 
-/// Creates a part in its final memory. A separate function, so that the stack holds only one kind
-/// of part at a time.
+/// Calls `make`. A separate function, so that the stack holds only one kind of part at a time.
 #[inline(never)]
-fn own<T>(
+fn apart<T>(
     make: impl FnOnce() -> core::result::Result<T, NoMemory>,
-) -> core::result::Result<Owned<T>, NoMemory> {
-    Owned::new(make()?)
+) -> core::result::Result<T, NoMemory> {
+    make()
 }
 
 /// Maximum number of counters that a policy has as a whole.

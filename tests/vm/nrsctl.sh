@@ -106,8 +106,8 @@ services() {
 
 # Verifies the errors without the device node.
 no_node() {
-	mv $node /tmp/node
-	trap 'mv /tmp/node $node' EXIT
+	mv $node /dev/nrs-away
+	trap 'mv /dev/nrs-away $node' EXIT
 	local words
 	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1"; do
 		# shellcheck disable=SC2086

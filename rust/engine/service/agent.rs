@@ -113,7 +113,7 @@ impl Drop for Binding {
 impl Service {
     /// Returns the current instance of ids, and true if parts run whose factors can be set.
     fn instance(&self) -> (u64, bool) {
-        let starts = self.settings.lock().parameters.kept.starts();
+        let starts = self.settings.lock().parameters().kept.starts();
         let instance = agent::instance(self.seed, starts.unwrap_or(0));
         (instance, starts.is_some())
     }
@@ -141,7 +141,7 @@ impl Service {
         pairs: FactorPairs,
     ) -> refusal::Result {
         let mut settings = self.settings.lock();
-        let starts = settings.parameters.kept.starts();
+        let starts = settings.parameters().kept.starts();
         let now = starts.map(|starts| agent::instance(self.seed, starts));
         if now != Some(instance) {
             self.agent.refused();
@@ -150,7 +150,7 @@ impl Service {
         let lease = Shared::new(Lease::new(misc::now(), lease_ms)).map_err(|_| ENOMEM)?;
         let count = pairs.len();
         self.agent.renew(|| {
-            self.retell(&mut settings, |parameters| {
+            settings.republish(self, |parameters| {
                 Ok(parameters.kept.set_factors(pairs, &lease)?)
             })?;
             Ok(FactorSet {

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A service as seen by its policies.
+//! The kernel as the host of a service.
 
-use super::Service;
+use kernel::prelude::*;
+
+use super::{order::records_each, Service};
 use crate::{
-    engine::refusal::{self, RefusedError},
+    engine::{refusal::RefusedError, target_parameters::ClientKind},
     sched::{
-        error,
+        attr::Priority,
+        error::{self, Code},
+        parameters::{service::EnforceCredits, Values},
         policy::{
-            control::{Host, OverseerContext, Parameters, Parts, RefusalReason, RunningPart},
-            AnyOverseer, Kept, Kind, Part, ROWS,
+            control::{OverseerContext, RefusalReason},
+            AnyOverseer, Config, Kept, Kind,
         },
+        service::{HeadAccess, Primaries, ServiceHost, ServiceParts, ServiceSettings},
     },
-    sys::{misc, node::Held},
+    sys::{misc, node::Held, trace},
 };
-
-impl Parts for Service {
-    type Item = Held;
-
-    fn now(&self) -> u64 {
-        misc::now()
-    }
-
-    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Held>> {
-        self.partitions.running()
-    }
-}
 
 impl RefusalReason for RefusedError {
     fn reason(&self) -> Option<error::Error> {
@@ -33,40 +26,111 @@ impl RefusalReason for RefusedError {
     }
 }
 
-impl Host for Service {
+impl ServiceParts for Service {
+    type Item = Held;
+
+    fn now(&self) -> u64 {
+        misc::now()
+    }
+
+    fn heads(&self) -> impl Iterator<Item = impl HeadAccess<Item = Held>> {
+        self.partitions.heads()
+    }
+
+    fn overseer<R>(
+        &self,
+        f: impl FnOnce(&mut Option<AnyOverseer>, &dyn OverseerContext) -> R,
+    ) -> R {
+        self.overseer.overseer(f)
+    }
+}
+
+impl ServiceHost for Service {
     type Refusal = RefusedError;
 
-    fn parameters(&self) -> Parameters {
-        self.settings.lock().parameters.clone()
+    fn random(&self) -> u64 {
+        misc::random()
     }
 
-    fn note(&self, f: impl FnOnce(&mut Kept)) {
-        f(&mut self.settings.lock().parameters.kept);
-    }
-
-    fn change(&self, f: impl FnOnce(&mut Parameters) -> error::Result) -> refusal::Result {
-        self.change_settings(&mut self.settings.lock(), f)
-    }
-
-    fn can_restart(&self, kind: Kind) -> bool {
-        self.can_restart_with(&self.settings.lock(), kind)
+    fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn cpts(&self) -> u16 {
         self.cpts
     }
 
-    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R {
-        self.overseer.show(f)
+    fn settings<R>(&self, f: impl FnOnce(&mut ServiceSettings) -> R) -> R {
+        f(&mut self.settings.lock())
     }
 
-    fn reset(&self, kind: Kind) {
-        self.partitions.each_part(|part, from| {
-            if part.kind() == kind {
-                part.reset(from, ROWS as u32)
-            } else {
-                None
+    fn is_driven(&self) -> bool {
+        // A framework joins under the lock, after it has begun to use the service.
+        self.users() > 0 && self.dispatch.has_kind(ClientKind::Framework)
+    }
+
+    fn set_records(&self, max: u32) -> error::Result {
+        let each = records_each(max, self.cpts.into());
+        let mut all = self.partitions.iter();
+        let done = all.try_for_each(|partition| partition.set_records(each));
+        done.map_err(|error| match error {
+            EBUSY => error::Error::new(
+                Code::Busy,
+                "buffer_max can be raised only while no ordered requests exist",
+            ),
+            _ => error::Error::new(Code::NoMemory, "out of memory"),
+        })
+    }
+
+    fn values_changed(&self, values: &Values) {
+        let upkeep = values.policies.upkeep();
+        self.ticker.set_delta(upkeep.delta_ms);
+        self.ticker.worker().set_by_shares(upkeep.by_shares);
+        self.dispatch.follow(&values.service);
+        let enforced = values.service.enforce_credits == EnforceCredits::On;
+        self.concurrency.enforce(enforced);
+        self.concurrency
+            .set_buffer_max(values.service.buffer_max.get());
+        self.follow_terms(&values.timeouts);
+        self.share_out(values.service.slots);
+    }
+
+    fn primaries_changed(&self, old: &Primaries, new: &Primaries, kept: &Kept) {
+        // Removed parts have no factors, and neither has the remaining part of their policy on the
+        // other head.
+        self.agent.follow(kept.lease());
+        if trace::Policy::is_on() {
+            self.trace_change(old, new);
+        }
+        self.dispatch.serve(new.iter().flatten());
+        self.ticker.set_beat(self.overseer.is_running());
+    }
+
+    fn retry_decisions(&self) {
+        self.ticker.worker().kick();
+        self.partitions.run_all();
+    }
+}
+
+impl Service {
+    /// Emits the tracepoint for each head whose configuration changes.
+    #[cold]
+    fn trace_change(&self, old: &Primaries, new: &Primaries) {
+        let name = |config: &Option<Config>| {
+            let kind = config.as_ref().map_or(Kind::FALLBACK, Config::kind);
+            kind.name()
+        };
+        for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new)) {
+            if old != new {
+                let event = trace::Policy {
+                    service: self.name(),
+                    old: name(old),
+                    new_: name(new),
+                    argument: trace::EventText::of(new.as_ref().and_then(Config::argument)),
+                    high: priority,
+                };
+                event.tell();
             }
-        });
+        }
     }
 }

@@ -28,17 +28,6 @@ pub(super) fn records_each(max: u32, cpts: u32) -> u32 {
 }
 
 impl Service {
-    /// Resizes the order tables to `max` records in all partitions together.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Partition::set_records`](super::partition::Partition::set_records).
-    pub(super) fn set_records(&self, max: u32) -> Result {
-        let each = records_each(max, self.cpts());
-        let mut all = self.partitions.iter();
-        all.try_for_each(|partition| partition.set_records(each))
-    }
-
     /// Moves a queued request and its predecessors to high priority; does nothing if the request is
     /// not queued.
     pub(crate) fn promote(&self, record: OrderHandle) {

@@ -6,102 +6,32 @@ use core::fmt;
 
 use kernel::prelude::*;
 
-use super::{major_minor, Service};
+use super::{errno, major_minor, Service};
 use crate::{
-    engine::{client_list::ClientRoster, partition::PartitionState, target::Target},
+    engine::{client_list::ClientRoster, target::Target},
     sched::{
-        attr::Priority,
         health::{self, HealthLimits},
         key::escape,
-        policy::{Config, Kind, Part, COUNTS_MAX},
+        policy::Part,
+        service::{each_part, policies},
         slots::Slots,
         statistics::{ServiceCounts, Stats, TargetCounts},
-        text::{self, PolicyRow, PolicyState},
     },
-    sys::misc::{self, bug},
+    sys::misc,
 };
-
-/// A policy of one head, summed over the partitions.
-#[derive(Clone, Copy)]
-struct PolicySum {
-    kind: Kind,
-    state: PolicyState,
-    queued: u64,
-    active: u64,
-    counts: [u64; COUNTS_MAX],
-}
-
-const KINDS: usize = Kind::ALL.len();
-
-/// The policies of one head, in the order of [`Kind::ALL`].
-type HeadSums = [PolicySum; KINDS];
-
-fn add(sums: &mut HeadSums, inner: &mut PartitionState, priority: Priority) {
-    for status in inner.head(priority).instances() {
-        let mut all = sums.iter_mut();
-        let Some(sum) = all.find(|sum| sum.kind == status.tag.kind()) else {
-            bug!();
-            continue;
-        };
-        // A policy that restarts while its previous instance stops counts as started.
-        if sum.state != PolicyState::Started {
-            sum.state = status.state;
-        }
-        sum.queued = sum.queued.saturating_add(status.queued.into());
-        sum.active = sum.active.saturating_add(status.active.into());
-        status.part.add_counts(&mut sum.counts);
-    }
-}
-
-/// Returns the rows of `nrs_policies` for one head, whose primary was started with `primary`.
-fn rows<'a>(sums: &'a HeadSums, primary: &'a Option<Config>) -> [PolicyRow<'a>; KINDS] {
-    sums.each_ref().map(|sum| PolicyRow {
-        name: sum.kind.name(),
-        argument: primary
-            .as_ref()
-            .filter(|config| config.kind() == sum.kind)
-            .and_then(Config::argument),
-        state: sum.state,
-        fallback: sum.kind == Kind::FALLBACK,
-        queued: sum.queued,
-        active: sum.active,
-        stats: sum.kind.counts(),
-        counts: &sum.counts,
-    })
-}
 
 impl Service {
     /// Writes `nrs_policies`.
     pub(crate) fn write_policies(&self, out: &mut dyn fmt::Write) -> Result {
-        let kinds = Kind::ALL.first_chunk::<KINDS>().ok_or(EINVAL)?;
-        let mut heads = [kinds.map(|kind| PolicySum {
-            kind,
-            state: PolicyState::Stopped,
-            queued: 0,
-            active: 0,
-            counts: [0; COUNTS_MAX],
-        }); 2];
         let settings = self.settings.lock();
-        for partition in self.partitions.iter() {
-            partition.with(|inner| {
-                for (sums, priority) in heads.iter_mut().zip(Priority::ALL) {
-                    add(sums, inner, priority);
-                }
-            });
-        }
-        let [regular, high] = &heads;
-        let (regular_config, high_config) = (settings.primary(0), settings.primary(1));
-        text::write_policies(
-            &mut &mut *out,
-            &rows(regular, &regular_config),
-            Some(&rows(high, &high_config)),
-        )
-        .map_err(|_| ENOSPC)
+        policies::write_policies(self, settings.primaries(), out).map_err(errno)
     }
 
     /// Writes the policy of the regular head and its argument. Takes no mutex.
     #[cfg(feature = "elevator")]
     pub(crate) fn write_policy(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        use crate::sched::{attr::Priority, policy::Kind};
+
         let mut partitions = self.partitions.iter();
         let first = partitions.next();
         let Some(config) = first.and_then(|partition| {
@@ -206,7 +136,7 @@ impl Service {
     /// Returns the number of requests that found no class of their own.
     fn overflow(&self) -> u64 {
         let mut sum = 0u64;
-        self.partitions.each_part(|part, _| {
+        each_part(self.partitions.heads(), |part, _| {
             sum = sum.saturating_add(part.overflow());
             None
         });

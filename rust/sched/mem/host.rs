@@ -4,12 +4,16 @@
 //! counted.
 
 use super::NoMemory;
-use core::ops::{Deref, DerefMut};
+use core::{
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
 use std::{cell::Cell, sync::Arc};
 
 pub(super) type Small<T> = Metered<T>;
 pub(super) type Large<T> = Metered<T>;
 pub(super) type Boxed<T> = Box<T>;
+pub(super) type Vacant<T> = PhantomData<T>;
 pub(super) type Counted<T> = Arc<T>;
 
 thread_local! {
@@ -83,9 +87,12 @@ pub(super) fn small<T>(capacity: usize, _charged: bool) -> Result<Small<T>, NoMe
     Ok(vec)
 }
 
-pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
-    try_allocate()?;
-    Ok(Box::new(value))
+pub(super) fn vacant<T>() -> Result<Vacant<T>, NoMemory> {
+    try_allocate().map(|()| PhantomData)
+}
+
+pub(super) fn fill<T>(_vacant: Vacant<T>, value: T) -> Boxed<T> {
+    Box::new(value)
 }
 
 pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {

@@ -270,7 +270,9 @@ macro_rules! policies {
             ) -> core::result::Result<Self, NoMemory> {
                 Ok(match (config, shared) {
                     $($(#[$only])? (Config::$name(config), AnyShared::$name(shared)) => {
-                        Self::$name(own(|| $module::State::new(config, seed, shared))?)
+                        Self::$name(apart(|| {
+                            Owned::make(|| apart(|| $module::State::new(config, seed, shared)))
+                        })?)
                     })+
                     _ => return Err(NoMemory),
                 })

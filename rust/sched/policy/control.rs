@@ -263,6 +263,12 @@ pub trait RefusalReason: From<Error> {
     fn reason(&self) -> Option<Error>;
 }
 
+impl RefusalReason for Error {
+    fn reason(&self) -> Option<Error> {
+        Some(*self)
+    }
+}
+
 /// Service.
 pub trait Host: Parts {
     /// Error with which the service refuses an operation.

@@ -37,6 +37,7 @@ pub mod max_min;
 pub mod running_parts;
 pub mod scale;
 pub mod server;
+pub mod service_world;
 pub mod sim;
 pub mod threads;
 pub mod watched;

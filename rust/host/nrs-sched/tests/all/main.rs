@@ -30,6 +30,7 @@ mod qbm;
 mod robin;
 mod rules;
 mod scale;
+mod service;
 mod settings;
 mod shares;
 mod targets;

@@ -16,9 +16,7 @@ use nrs_sched::{
     mem::NoMemory,
     parameters::Values,
     policy::{
-        control::{
-            Host, OverseerContext, Parameters, Parts, RefusalReason, RunningPart, TextParameter,
-        },
+        control::{Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter},
         AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Nothing, Part,
     },
     text::PolicyCommand,
@@ -150,22 +148,6 @@ fn values(kind: Kind, server: &Server) -> Result<Values, Refused> {
 /// Parameters of a service whose policy has not started.
 struct ParameterHost(RefCell<Parameters>);
 
-/// Reason for rejecting a text.
-#[derive(Clone, Copy)]
-struct No(Error);
-
-impl From<Error> for No {
-    fn from(error: Error) -> Self {
-        Self(error)
-    }
-}
-
-impl RefusalReason for No {
-    fn reason(&self) -> Option<Error> {
-        Some(self.0)
-    }
-}
-
 /// Uninhabited type: no part runs yet.
 enum Idle {}
 
@@ -198,7 +180,7 @@ impl Parts for ParameterHost {
 }
 
 impl Host for ParameterHost {
-    type Refusal = No;
+    type Refusal = Error;
 
     fn parameters(&self) -> Parameters {
         self.0.borrow().clone()
@@ -208,7 +190,7 @@ impl Host for ParameterHost {
         f(&mut self.0.borrow_mut().kept);
     }
 
-    fn change(&self, f: impl FnOnce(&mut Parameters) -> Result<(), Error>) -> Result<(), No> {
+    fn change(&self, f: impl FnOnce(&mut Parameters) -> Result<(), Error>) -> Result<(), Error> {
         let mut new = self.parameters();
         f(&mut new)?;
         *self.0.borrow_mut() = new;
@@ -242,6 +224,6 @@ impl ParameterHost {
         let store = found
             .and_then(|text| text.store)
             .ok_or("unknown parameter")?;
-        store(self, text).map_err(|No(error)| error.to_string())
+        store(self, text).map_err(|error| error.to_string())
     }
 }

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A service whose host is a test: partitions without devices, and a clock that the test sets.
+
+use crate::{
+    arena::Request,
+    attr::Priority,
+    error::{Code, Error, Result},
+    head::Head,
+    parameters::{self, Values},
+    policy::{
+        control::OverseerContext, AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Nothing,
+        Tunables,
+    },
+    service::{
+        policies, upkeep, HeadAccess, Primaries, ServiceHead, ServiceHost, ServiceParts,
+        ServiceSettings,
+    },
+    text::PolicyCommand,
+};
+use std::cell::{Cell, RefCell};
+
+/// Seed of the service.
+const SEED: u64 = 7;
+
+/// One head of one partition.
+pub struct WorldHead {
+    target: u16,
+    cpt: u16,
+    priority: Priority,
+    head: RefCell<ServiceHead<Request>>,
+}
+
+impl WorldHead {
+    fn new(target: u16, cpt: u16, priority: Priority) -> Self {
+        let config = Config::parse(Kind::FALLBACK, None, &Tunables::default());
+        let config = config.expect("no argument");
+        let shared = AnyShared::new(&config, SEED, 1).expect("memory");
+        let fallback = AnyPart::new(&config, SEED, &shared).expect("memory");
+        Self {
+            target,
+            cpt,
+            priority,
+            head: RefCell::new(Head::new(fallback, config)),
+        }
+    }
+}
+
+impl HeadAccess for &WorldHead {
+    type Item = Request;
+
+    fn target(&self) -> u16 {
+        self.target
+    }
+
+    fn cpt(&self) -> u16 {
+        self.cpt
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut ServiceHead<Request>) -> R) -> R {
+        f(&mut self.head.borrow_mut())
+    }
+}
+
+/// A service in a test.
+pub struct ServiceWorld {
+    cpts: u16,
+    heads: Vec<WorldHead>,
+    settings: RefCell<ServiceSettings>,
+    overseer: RefCell<Option<AnyOverseer>>,
+    random: Cell<u64>,
+    /// Time, ns.
+    pub now: Cell<u64>,
+    /// True if a framework drives the policies.
+    pub driven: Cell<bool>,
+    /// True while ordered requests exist, so that their tables cannot grow.
+    pub ordered: Cell<bool>,
+    /// Number of records of the order tables.
+    pub records: Cell<u32>,
+    /// Values that the service applied last.
+    pub values: Cell<Values>,
+    /// Number of changes of the primaries.
+    pub primaries_changed: Cell<u32>,
+    /// Number of times that decisions were retried.
+    pub retries: Cell<u32>,
+}
+
+impl ServiceWorld {
+    /// Creates a service with `targets` targets of `cpts` partitions each.
+    pub fn new(targets: u16, cpts: u16) -> Self {
+        let values = Values::default();
+        let mut world = Self {
+            cpts,
+            heads: Vec::new(),
+            settings: RefCell::new(ServiceSettings::new(values).expect("memory")),
+            overseer: RefCell::new(None),
+            random: Cell::new(0),
+            now: Cell::new(1),
+            driven: Cell::new(false),
+            ordered: Cell::new(false),
+            records: Cell::new(values.service.buffer_max.get()),
+            values: Cell::new(values),
+            primaries_changed: Cell::new(0),
+            retries: Cell::new(0),
+        };
+        for _ in 0..targets {
+            world.add_target().expect("memory");
+        }
+        world
+    }
+
+    /// Adds a target, on which the primaries start.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn add_target(&mut self) -> Result {
+        let target = self.heads.len() as u16 / (2 * self.cpts).max(1);
+        let cpts = 0..self.cpts;
+        let new: Vec<WorldHead> = cpts
+            .flat_map(|cpt| Priority::ALL.map(|priority| WorldHead::new(target, cpt, priority)))
+            .collect();
+        self.settings.borrow_mut().furnish(self, new.iter())?;
+        self.heads.extend(new);
+        Ok(())
+    }
+
+    /// Runs `f` on the head of `priority` of partition `cpt` of `target`.
+    ///
+    /// # Panics
+    ///
+    /// There is no such head.
+    pub fn head<R>(
+        &self,
+        (target, cpt, priority): (u16, u16, Priority),
+        f: impl FnOnce(&mut ServiceHead<Request>) -> R,
+    ) -> R {
+        let same =
+            |one: &&WorldHead| one.target == target && one.cpt == cpt && one.priority == priority;
+        let head = self.heads.iter().find(same).expect("a head");
+        f(&mut head.head.borrow_mut())
+    }
+
+    /// Sets the parameter `name` to `text`, as the control node does.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no such parameter; `EACCES` as `EPERM`. Any error of the parameter.
+    pub fn set(&self, name: &str, text: &str) -> Result {
+        if name == "nrs_policies" {
+            let command = PolicyCommand::parse(text)?;
+            return self.settings(|settings| settings.start_policy(self, &command, false));
+        }
+        let none = Error::new(Code::NoEntry, "no such parameter");
+        let parameter = parameters::named(name).ok_or(none)?;
+        if let Some(stored) = &parameter.value {
+            return self.settings(|settings| settings.set(self, stored, text));
+        }
+        let mut texts = Kept::texts::<Self>();
+        let found = texts.find(|one| one.name == name).ok_or(none)?;
+        let denied = Error::new(Code::Permission, "the parameter is not writable");
+        found.store.ok_or(denied)?(self, text)
+    }
+
+    /// Returns all settings as text: values, texts of policies, and the policies of the heads.
+    ///
+    /// # Panics
+    ///
+    /// A parameter cannot be shown.
+    pub fn show(&self) -> String {
+        // Removes policies that have stopped.
+        upkeep::maintain(self).expect("memory");
+        let mut out = String::new();
+        for parameter in parameters::all() {
+            if let Some(stored) = &parameter.value {
+                let values = self.settings.borrow().parameters().values;
+                (stored.show)(&values, &mut out).expect("text");
+            }
+        }
+        for text in Kept::texts::<Self>() {
+            // The reason of the last refusal is not a setting.
+            if text.name.ends_with("_error") {
+                continue;
+            }
+            if let Some(show) = text.show {
+                out.push_str(text.name);
+                out.push('\n');
+                if let Err(error) = show(self, &mut out) {
+                    out.push_str(error.reason);
+                }
+            }
+        }
+        let primaries = *self.settings.borrow().primaries();
+        policies::write_policies(self, &primaries, &mut out).expect("text");
+        out
+    }
+}
+
+impl ServiceParts for ServiceWorld {
+    type Item = Request;
+
+    fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn heads(&self) -> impl Iterator<Item = impl HeadAccess<Item = Request>> {
+        self.heads.iter()
+    }
+
+    fn overseer<R>(
+        &self,
+        f: impl FnOnce(&mut Option<AnyOverseer>, &dyn OverseerContext) -> R,
+    ) -> R {
+        f(&mut self.overseer.borrow_mut(), &Nothing)
+    }
+}
+
+impl ServiceHost for ServiceWorld {
+    type Refusal = Error;
+
+    fn random(&self) -> u64 {
+        self.random.set(self.random.get() + 1);
+        self.random.get()
+    }
+
+    fn seed(&self) -> u64 {
+        SEED
+    }
+
+    fn cpts(&self) -> u16 {
+        self.cpts
+    }
+
+    fn settings<R>(&self, f: impl FnOnce(&mut ServiceSettings) -> R) -> R {
+        f(&mut self.settings.borrow_mut())
+    }
+
+    fn is_driven(&self) -> bool {
+        self.driven.get()
+    }
+
+    fn set_records(&self, max: u32) -> Result {
+        if max > self.records.get() && self.ordered.get() {
+            return Err(Error::new(Code::Busy, "ordered requests exist"));
+        }
+        self.records.set(max);
+        Ok(())
+    }
+
+    fn values_changed(&self, values: &Values) {
+        self.values.set(*values);
+    }
+
+    fn primaries_changed(&self, old: &Primaries, new: &Primaries, _kept: &Kept) {
+        assert_ne!(old, new, "a change");
+        self.primaries_changed.set(self.primaries_changed.get() + 1);
+    }
+
+    fn retry_decisions(&self) {
+        self.retries.set(self.retries.get() + 1);
+    }
+}

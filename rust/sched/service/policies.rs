@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrs_policies`: the policies of each head, summed over the partitions.
+
+use super::{of_head, HeadAccess, Primaries, ServiceHead, ServiceParts};
+use crate::sched::{
+    error::{Error, Result},
+    item::Item,
+    policy::{control::ByHead, Config, Kind, Part, COUNTS_MAX},
+    text::{self, PolicyRow, PolicyState},
+};
+use core::fmt::Write;
+
+/// A policy of one head, summed over the partitions.
+#[derive(Clone, Copy)]
+struct PolicySum {
+    kind: Kind,
+    state: PolicyState,
+    queued: u64,
+    active: u64,
+    counts: [u64; COUNTS_MAX],
+}
+
+const KINDS: usize = Kind::ALL.len();
+
+/// The policies of one head, in the order of [`Kind::ALL`].
+type HeadSums = [PolicySum; KINDS];
+
+impl PolicySum {
+    const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            state: PolicyState::Stopped,
+            queued: 0,
+            active: 0,
+            counts: [0; COUNTS_MAX],
+        }
+    }
+}
+
+fn add<I: Item>(sums: &mut HeadSums, head: &ServiceHead<I>) {
+    for status in head.instances() {
+        let mut all = sums.iter_mut();
+        let Some(sum) = all.find(|sum| sum.kind == status.tag.kind()) else {
+            bug!();
+            continue;
+        };
+        // A policy that restarts while its previous instance stops counts as started.
+        if sum.state != PolicyState::Started {
+            sum.state = status.state;
+        }
+        sum.queued = sum.queued.saturating_add(status.queued.into());
+        sum.active = sum.active.saturating_add(status.active.into());
+        status.part.add_counts(&mut sum.counts);
+    }
+}
+
+/// Returns the rows for one head, whose primary was started with `primary`.
+fn rows<'a>(sums: &'a HeadSums, primary: &'a Option<Config>) -> [PolicyRow<'a>; KINDS] {
+    sums.each_ref().map(|sum| PolicyRow {
+        name: sum.kind.name(),
+        argument: primary
+            .as_ref()
+            .filter(|config| config.kind() == sum.kind)
+            .and_then(Config::argument),
+        state: sum.state,
+        fallback: sum.kind == Kind::FALLBACK,
+        queued: sum.queued,
+        active: sum.active,
+        stats: sum.kind.counts(),
+        counts: &sum.counts,
+    })
+}
+
+/// Writes `nrs_policies` for heads that were started with `primaries`.
+///
+/// # Errors
+///
+/// `ENOSPC`: `out` is full.
+pub fn write_policies(
+    host: &impl ServiceParts,
+    primaries: &Primaries,
+    out: &mut dyn Write,
+) -> Result {
+    let kinds = Kind::ALL.first_chunk::<KINDS>();
+    let kinds = kinds.ok_or(Error::invalid("no policies"))?;
+    let mut sums: ByHead<HeadSums> = [kinds.map(PolicySum::of); 2];
+    for head in host.heads() {
+        let sums = of_head(&mut sums, head.priority());
+        head.with(|head| add(sums, head));
+    }
+    let [regular, high] = &sums;
+    let [regular_config, high_config] = primaries;
+    Ok(text::write_policies(
+        &mut &mut *out,
+        &rows(regular, regular_config),
+        Some(&rows(high, high_config)),
+    )?)
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Settings of a service.
+
+use super::{
+    change::{reap, ServiceChange, SharedStates},
+    HeadAccess, Primaries, ServiceHost,
+};
+use crate::sched::{
+    attr::Priority,
+    error::{Code, Error, Result},
+    mem::Owned,
+    parameters::{ValueAccessors, Values},
+    policy::{
+        control::{addresses, Parameters},
+        params::BufferMax,
+        Config, Kept, Kind,
+    },
+    text::PolicyCommand,
+};
+
+/// Parameters and policies of a service.
+#[derive(Clone)]
+pub(super) struct Stored {
+    /// Parameters that can be set whichever policies run, and that apply to a policy when it starts
+    /// again.
+    pub(super) parameters: Parameters,
+    pub(super) primaries: Primaries,
+    /// Shared states of the parts of the primaries.
+    pub(super) shared: SharedStates,
+}
+
+impl Stored {
+    /// Returns the configuration of the primary of the heads of `priority`.
+    pub(super) fn primary(&self, priority: Priority) -> Option<&Config> {
+        self.primaries.get(priority as usize)?.as_ref()
+    }
+
+    /// Returns the number of ordered requests that the parameters allow.
+    const fn buffer_max(&self) -> BufferMax {
+        self.parameters.values.service.buffer_max
+    }
+}
+
+/// Settings made by the administrator, and by an agent.
+pub struct ServiceSettings {
+    stored: Owned<Stored>,
+    /// True if another service has taken over the parameters.
+    replaced: bool,
+}
+
+impl ServiceSettings {
+    /// Creates settings with `values`, and without primaries and rules.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(values: Values) -> Result<Self> {
+        Ok(Self {
+            stored: Owned::new(Stored {
+                parameters: Parameters {
+                    values,
+                    kept: Kept::empty()?,
+                },
+                primaries: [None; 2],
+                shared: SharedStates::new(),
+            })?,
+            replaced: false,
+        })
+    }
+
+    /// Returns the parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.stored.parameters
+    }
+
+    /// Returns the configurations of the primaries.
+    pub fn primaries(&self) -> &Primaries {
+        &self.stored.primaries
+    }
+
+    /// Returns the configuration of the primary of the heads of `priority`.
+    pub fn primary(&self, priority: Priority) -> Option<&Config> {
+        self.stored.primary(priority)
+    }
+
+    /// Calls `f` to record data in the kept state of which parts need no update.
+    pub fn note(&mut self, f: impl FnOnce(&mut Kept)) {
+        f(&mut self.stored.parameters.kept);
+    }
+
+    /// Sets the parameter `stored`. Running policies that depend on the parameter restart or are
+    /// updated.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed on error.
+    ///
+    /// - Errors of [`Values::set`].
+    /// - `ENODEV`: the service was replaced.
+    /// - `EBUSY`: `buffer_max` is to be raised while ordered requests exist.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
+    pub fn set(&mut self, host: &impl ServiceHost, stored: &ValueAccessors, text: &str) -> Result {
+        self.change(host, |parameters| parameters.values.set(stored, text))
+    }
+
+    /// Applies `f` to a copy of the parameters, and updates the policies to the result, atomically.
+    /// Then reconsiders all queued requests.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::republish`].
+    pub fn change(
+        &mut self,
+        host: &impl ServiceHost,
+        f: impl FnOnce(&mut Parameters) -> Result,
+    ) -> Result {
+        self.republish(host, f)?;
+        host.retry_decisions();
+        Ok(())
+    }
+
+    /// Applies a change that makes no throttled request eligible, as [`Self::change`] does.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed on error.
+    ///
+    /// - Errors of `f`, and of [`Parameters::check`] on the result.
+    /// - `ENODEV`: the service was replaced.
+    /// - `EBUSY`: `buffer_max` is to be raised while ordered requests exist.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
+    pub fn republish(
+        &mut self,
+        host: &impl ServiceHost,
+        f: impl FnOnce(&mut Parameters) -> Result,
+    ) -> Result {
+        let mut new = self.copy()?;
+        f(&mut new.parameters)?;
+        let Stored {
+            parameters,
+            primaries,
+            ..
+        } = &mut *new;
+        for config in primaries.iter_mut().flatten() {
+            *config = config.with(&parameters.values.policies);
+        }
+        self.carry_out(host, new)
+    }
+
+    /// Starts the policy that `command` names, for an administrator or for the `framework` that
+    /// drives the policies. A policy that runs as `command` says is not started again.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed on error.
+    ///
+    /// - `EINVAL`: an argument that the policy rejects.
+    /// - `ENOENT`: no policy of that name.
+    /// - `ENODEV`: the service was replaced.
+    /// - `EBUSY`: an administrator starts a policy, but a framework drives the policies.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
+    pub fn start_policy(
+        &mut self,
+        host: &impl ServiceHost,
+        command: &PolicyCommand<'_>,
+        framework: bool,
+    ) -> Result {
+        let kind = Kind::from_name(command.policy)?;
+        let mut new = self.copy()?;
+        if !framework && host.is_driven() {
+            let reason = "a framework drives the policies of this service";
+            return Err(Error::new(Code::Busy, reason));
+        }
+        let policies = &new.parameters.values.policies;
+        let config = Config::parse(kind, command.argument, policies)?;
+        // The fallback always runs: selecting it removes the primary.
+        let chosen = match kind {
+            Kind::FALLBACK => None,
+            _ => Some(config),
+        };
+        for (primary, priority) in new.primaries.iter_mut().zip(Priority::ALL) {
+            if addresses(command.heads, priority) {
+                *primary = chosen.map(|config| config.on(priority));
+            }
+        }
+        self.carry_out(host, new)?;
+        host.retry_decisions();
+        Ok(())
+    }
+
+    /// Returns true if all heads that run `kind` could restart it now.
+    pub fn can_restart(&self, host: &impl ServiceHost, kind: Kind) -> bool {
+        let runs = |priority| self.primary(priority).is_some_and(|one| one.kind() == kind);
+        let mut heads = host.heads().filter(|head| runs(head.priority()));
+        heads.all(|head| {
+            reap(&head);
+            head.with(|head| head.can_install().is_ok())
+        })
+    }
+
+    /// Starts the primaries on `heads`, the heads of a new target. On error, the caller drops the
+    /// target.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn furnish<S: ServiceHost>(
+        &mut self,
+        host: &S,
+        heads: impl Iterator<Item = impl HeadAccess<Item = S::Item>>,
+    ) -> Result {
+        let overseer = host.overseer(|overseer, _| overseer.as_ref()?.update());
+        for head in heads {
+            let Some(config) = self.primary(head.priority()).copied() else {
+                continue;
+            };
+            let stored = &mut *self.stored;
+            let update = stored.parameters.update(&config, head.priority())?;
+            let update = update.as_ref().or(overseer.as_ref());
+            let part = stored.shared.part(host, &config, &head, update)?;
+            let refused = head.with(|head| head.install(part, config).err());
+            bug!(refused.is_some());
+        }
+        Ok(())
+    }
+
+    /// Returns the parameters for the service that replaces this one, which refuses changes from
+    /// now on.
+    pub fn give_up(&mut self) -> Parameters {
+        self.replaced = true;
+        let mut parameters = self.parameters().clone();
+        // No policy runs in the other service yet.
+        let followed = parameters.kept.follow(self.primaries(), &[None; 2]);
+        bug!(followed.is_err());
+        parameters
+    }
+
+    /// Takes over the `parameters` of another service; this one must not be in use yet.
+    pub fn adopt(&mut self, host: &impl ServiceHost, mut parameters: Parameters) {
+        let own = self.stored.buffer_max();
+        let max = parameters.values.service.buffer_max;
+        if host.set_records(max.get()).is_err() {
+            // Without memory, `buffer_max` stays as it is.
+            bug!(host.set_records(own.get()).is_err());
+            parameters.values.set_buffer_max(own);
+        }
+        host.values_changed(&parameters.values);
+        self.stored.parameters = parameters;
+    }
+
+    /// Returns a copy of the settings, for a change.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: another service has taken over the parameters. `ENOMEM`.
+    #[inline(never)]
+    fn copy(&self) -> Result<Owned<Stored>> {
+        if self.replaced {
+            return Err(Error::new(Code::NoDevice, "the service was replaced"));
+        }
+        Ok(Owned::new(Stored::clone(&self.stored))?)
+    }
+
+    /// Changes the settings to `new`, or nothing.
+    fn carry_out(&mut self, host: &impl ServiceHost, mut new: Owned<Stored>) -> Result {
+        // Tables grow first, because this may fail, and shrink last, because this cannot fail.
+        let room = self.stored.buffer_max().get();
+        let more = new.buffer_max().get();
+        let back = || {
+            if more > room {
+                bug!(host.set_records(room).is_err());
+            }
+        };
+        if more > room {
+            host.set_records(more).inspect_err(|_| back())?;
+        }
+        let change = ServiceChange::prepare(host, (&self.stored, &mut new));
+        let done = change.and_then(|change| change.commit(host, (&self.stored, &new)));
+        done.inspect_err(|_| back())?;
+        let old = core::mem::replace(&mut self.stored, new);
+        let Stored {
+            parameters,
+            primaries,
+            ..
+        } = &*self.stored;
+        if *primaries != old.primaries {
+            host.primaries_changed(&old.primaries, primaries, &parameters.kept);
+        }
+        if parameters.values != old.parameters.values {
+            host.values_changed(&parameters.values);
+        }
+        if more < room {
+            bug!(host.set_records(more).is_err());
+        }
+        Ok(())
+    }
+}

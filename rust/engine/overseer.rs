@@ -67,10 +67,11 @@ impl OverseerState {
         if !self.is_running() {
             return Ok(());
         }
-        if overseer::look(self, due).map_err(|_| ENOMEM)? {
+        let (moved, done) = overseer::look(self, due);
+        if moved {
             self.partitions.run_all();
         }
-        Ok(())
+        done.map_err(|_| ENOMEM)
     }
 }
 

@@ -137,8 +137,8 @@ pub trait ServiceHost: ServiceParts {
     /// `EBUSY`: more records, while ordered requests exist. `ENOMEM`.
     fn set_records(&self, max: u32) -> Result;
 
-    /// Applies values of the service itself, after its policies and its order tables.
-    fn values_changed(&self, values: &Values);
+    /// Applies the values of the service itself, after its policies and its order tables.
+    fn values_changed(&self, old: &Values, new: &Values);
 
     /// Follows a change of the primaries from `old` to `new`; `kept` is the state after it.
     fn primaries_changed(&self, old: &Primaries, new: &Primaries, kept: &Kept);

@@ -82,15 +82,18 @@ impl ServiceHost for Service {
         })
     }
 
-    fn values_changed(&self, values: &Values) {
+    fn values_changed(&self, old: &Values, values: &Values) {
         let upkeep = values.policies.upkeep();
         self.ticker.set_delta(upkeep.delta_ms);
         self.ticker.worker().set_by_shares(upkeep.by_shares);
         self.dispatch.follow(&values.service);
         let enforced = values.service.enforce_credits == EnforceCredits::On;
         self.concurrency.enforce(enforced);
-        self.concurrency
-            .set_buffer_max(values.service.buffer_max.get());
+        // Wakes all that wait for records.
+        if values.service.buffer_max != old.service.buffer_max {
+            let max = values.service.buffer_max.get();
+            self.concurrency.set_buffer_max(max);
+        }
         self.follow_terms(&values.timeouts);
         self.share_out(values.service.slots);
     }

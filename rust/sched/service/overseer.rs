@@ -89,26 +89,31 @@ impl OverseerChange {
 }
 
 /// Runs the overseer on new state; with `due`, the overseer also evaluates its interval. Returns
-/// true if requests that were throttled may be eligible now.
+/// true if requests that were throttled may be eligible now, also with an error.
 ///
 /// # Errors
 ///
 /// `ENOMEM`: the next look tries again.
-pub fn look(host: &impl ServiceParts, due: bool) -> core::result::Result<bool, NoMemory> {
+pub fn look(host: &impl ServiceParts, due: bool) -> (bool, core::result::Result<(), NoMemory>) {
     host.overseer(|overseer, context| {
         let Some(overseer) = overseer else {
-            return Ok(false);
+            return (false, Ok(()));
         };
-        let looked = overseer.look(host.now(), context, due)?;
+        let looked = match overseer.look(host.now(), context, due) {
+            Ok(looked) => looked,
+            Err(NoMemory) => return (false, Err(NoMemory)),
+        };
+        let mut done = Ok(());
         if looked.refresh {
             refresh(host, overseer);
             // The refresh may have given parts new state.
-            let again = overseer.look(host.now(), context, false)?;
-            if again.refresh {
-                refresh(host, overseer);
+            match overseer.look(host.now(), context, false) {
+                Ok(again) if again.refresh => refresh(host, overseer),
+                Ok(_) => {}
+                Err(NoMemory) => done = Err(NoMemory),
             }
         }
-        Ok(looked.moved)
+        (looked.moved, done)
     })
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     change::{reap, ServiceChange, SharedStates},
-    HeadAccess, Primaries, ServiceHost,
+    of_head, HeadAccess, Primaries, ServiceHost,
 };
 use crate::sched::{
     attr::Priority,
@@ -102,7 +102,12 @@ impl ServiceSettings {
     /// - `EAGAIN`: earlier policies are still stopping.
     /// - `ENOMEM`.
     pub fn set(&mut self, host: &impl ServiceHost, stored: &ValueAccessors, text: &str) -> Result {
-        self.change(host, |parameters| parameters.values.set(stored, text))
+        let before = self.parameters().values.policies;
+        self.republish(host, |parameters| parameters.values.set(stored, text))?;
+        if self.parameters().values.policies != before {
+            host.retry_decisions();
+        }
+        Ok(())
     }
 
     /// Applies `f` to a copy of the parameters, and updates the policies to the result, atomically.
@@ -214,14 +219,25 @@ impl ServiceSettings {
         heads: impl Iterator<Item = impl HeadAccess<Item = S::Item>>,
     ) -> Result {
         let overseer = host.overseer(|overseer, _| overseer.as_ref()?.update());
+        let Stored {
+            parameters,
+            primaries,
+            shared,
+        } = &mut *self.stored;
+        let mut updates = [None, None];
+        let configs = Priority::ALL.into_iter().zip(&*primaries);
+        for (update, (priority, config)) in updates.iter_mut().zip(configs) {
+            if let Some(config) = config {
+                *update = parameters.update(config, priority)?.or(overseer.clone());
+            }
+        }
         for head in heads {
-            let Some(config) = self.primary(head.priority()).copied() else {
+            let priority = head.priority();
+            let Some(config) = *of_head(primaries, priority) else {
                 continue;
             };
-            let stored = &mut *self.stored;
-            let update = stored.parameters.update(&config, head.priority())?;
-            let update = update.as_ref().or(overseer.as_ref());
-            let part = stored.shared.part(host, &config, &head, update)?;
+            let update = of_head(&mut updates, priority).as_ref();
+            let part = shared.part(host, &config, &head, update)?;
             let refused = head.with(|head| head.install(part, config).err());
             bug!(refused.is_some());
         }
@@ -248,7 +264,9 @@ impl ServiceSettings {
             bug!(host.set_records(own.get()).is_err());
             parameters.values.set_buffer_max(own);
         }
-        host.values_changed(&parameters.values);
+        if parameters.values != self.parameters().values {
+            host.values_changed(&self.parameters().values, &parameters.values);
+        }
         self.stored.parameters = parameters;
     }
 
@@ -291,7 +309,7 @@ impl ServiceSettings {
             host.primaries_changed(&old.primaries, primaries, &parameters.kept);
         }
         if parameters.values != old.parameters.values {
-            host.values_changed(&parameters.values);
+            host.values_changed(&old.parameters.values, &parameters.values);
         }
         if more < room {
             bug!(host.set_records(more).is_err());

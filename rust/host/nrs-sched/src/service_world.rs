@@ -251,8 +251,9 @@ impl ServiceHost for ServiceWorld {
         Ok(())
     }
 
-    fn values_changed(&self, values: &Values) {
-        self.values.set(*values);
+    fn values_changed(&self, old: &Values, new: &Values) {
+        assert!(self.values.get() == *old && old != new, "a change");
+        self.values.set(*new);
     }
 
     fn primaries_changed(&self, old: &Primaries, new: &Primaries, _kept: &Kept) {

@@ -3,9 +3,9 @@
 //! A service: slots at its targets, and the policies that share them out.
 //!
 //! A service has a partition for each target and CPT; each CPU uses the partitions of its CPT.
-//! Requests enter by [`Service::arrive`] and end by [`Service::complete`]. [`host`]
-//! lends the kernel to the settings ([`crate::sched::service`]), [`agent`] sets factors, [`show`]
-//! writes the state.
+//! Requests enter by [`Service::arrive`] and end by [`Service::complete`]. [`host`] lends the
+//! kernel to the settings ([`crate::sched::service`]), [`agent`] sets factors, [`show`] writes the
+//! state.
 
 use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 

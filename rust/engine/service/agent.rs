@@ -6,11 +6,11 @@ use core::fmt;
 
 use kernel::{prelude::*, sync::Arc};
 
-use super::Service;
+use super::{errno, Service};
 use crate::{
     engine::{
         agent::FactorSet,
-        refusal::{self, errno_of, RefusedError},
+        refusal::{self, RefusedError},
     },
     sched::{
         agent::{
@@ -124,7 +124,7 @@ impl Service {
         ids: impl Iterator<Item = u64>,
         out: &mut dyn fmt::Write,
     ) -> Result {
-        reading::write_names(self, ids, out).map_err(|error| errno_of(error.code))
+        reading::write_names(self, ids, out).map_err(errno)
     }
 
     /// Replaces the factors of `instance` by `pairs`, in force for `lease_ms` unless replaced

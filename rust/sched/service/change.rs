@@ -14,27 +14,20 @@ use crate::sched::{
     },
 };
 
-/// Shared states of the parts of the primaries: one for all targets, or one for each target.
+/// Shared states of the parts of the primaries, each with the index of the target for which it was
+/// created last. A policy has one state for all targets, or one for each.
 #[derive(Clone)]
-pub(super) struct SharedStates {
-    common: ByHead<Option<AnyShared>>,
-    /// State of the target that was asked for last, if each target has its own.
-    of_target: ByHead<Option<(u16, AnyShared)>>,
-}
+pub(super) struct SharedStates(ByHead<Option<(u16, AnyShared)>>);
 
 impl SharedStates {
     /// Creates the states without primaries.
     pub(super) const fn new() -> Self {
-        Self {
-            common: [const { None }; 2],
-            of_target: [const { None }; 2],
-        }
+        Self([const { None }; 2])
     }
 
-    /// Drops the states of the head of `priority`.
+    /// Drops the state of the head of `priority`.
     fn clear(&mut self, priority: Priority) {
-        *of_head(&mut self.common, priority) = None;
-        *of_head(&mut self.of_target, priority) = None;
+        *of_head(&mut self.0, priority) = None;
     }
 
     /// Returns the state of a part with `config` on `head`; creates it for the first part.
@@ -44,21 +37,17 @@ impl SharedStates {
         config: &Config,
         head: &impl HeadAccess,
     ) -> Result<AnyShared> {
-        let target = head.target();
-        let priority = head.priority();
-        let common = of_head(&mut self.common, priority);
-        let of_target = of_head(&mut self.of_target, priority);
-        let own = of_target.as_ref().filter(|(of, _)| *of == target);
-        if let Some(shared) = common.as_ref().or(own.map(|(_, shared)| shared)) {
-            return Ok(shared.clone());
+        let last = of_head(&mut self.0, head.priority());
+        match last {
+            Some((target, shared)) if !config.is_per_target() || *target == head.target() => {
+                Ok(shared.clone())
+            }
+            _ => {
+                let shared = AnyShared::new(config, host.seed(), host.cpts().into())?;
+                *last = Some((head.target(), shared.clone()));
+                Ok(shared)
+            }
         }
-        let shared = AnyShared::new(config, host.seed(), host.cpts().into())?;
-        if config.is_per_target() {
-            *of_target = Some((target, shared.clone()));
-        } else {
-            *common = Some(shared.clone());
-        }
-        Ok(shared)
     }
 
     /// Creates a part with `config` for `head`, and applies `update`.

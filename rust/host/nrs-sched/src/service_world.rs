@@ -3,15 +3,12 @@
 //! A service whose host is a test: partitions without devices, and a clock that the test sets.
 
 use crate::{
-    arena::Request,
+    arena::{lone_part, Request},
     attr::Priority,
     error::{Code, Error, Result},
     head::Head,
     parameters::{self, Values},
-    policy::{
-        control::OverseerContext, AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Nothing,
-        Tunables,
-    },
+    policy::{control::OverseerContext, AnyOverseer, Config, Kept, Kind, Nothing, Tunables},
     service::{
         policies, upkeep, HeadAccess, Primaries, ServiceHead, ServiceHost, ServiceParts,
         ServiceSettings,
@@ -35,8 +32,7 @@ impl WorldHead {
     fn new(target: u16, cpt: u16, priority: Priority) -> Self {
         let config = Config::parse(Kind::FALLBACK, None, &Tunables::default());
         let config = config.expect("no argument");
-        let shared = AnyShared::new(&config, SEED, 1).expect("memory");
-        let fallback = AnyPart::new(&config, SEED, &shared).expect("memory");
+        let fallback = lone_part(&config, SEED).expect("memory");
         Self {
             target,
             cpt,

@@ -31,13 +31,16 @@ use crate::{
 /// A parameter that stores no value of its own.
 type ServiceText = control::TextParameter<Service>;
 
+pub(crate) use crate::sched::parameters::service::CONFIG;
+
 /// Texts of the service itself.
-static TEXTS: [ServiceText; 9] = [
+static TEXTS: [ServiceText; 10] = [
     ServiceText::both(
         "nrs_policies",
         |service, out| Ok(service.write_policies(out)?),
         |service, text| service.set_policy(text.trim()),
     ),
+    ServiceText::both(CONFIG, Service::write_text, Service::apply).in_lines(Service::check_text),
     ServiceText::read("nrs_concurrency", |service, out| {
         Ok(service.write_concurrency(out)?)
     }),

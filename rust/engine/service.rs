@@ -7,6 +7,8 @@
 //! kernel to the settings ([`crate::sched::service`]), [`agent`] sets factors, [`show`] writes the
 //! state.
 
+use core::fmt::Write;
+
 use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 
 use super::{
@@ -34,7 +36,7 @@ use crate::{
         parameters::{ValueAccessors, Values},
         partition::{admit::AdmissionOutcome, slot_pool::SlotSearch},
         policy::{params::ClassesMax, Config, Kind, Tuning},
-        service::{upkeep, ServiceSettings},
+        service::{draft::ServiceDraft, upkeep, ServiceSettings},
         slots::Slots,
         text::PolicyCommand,
         timeouts::terms::TimeoutTerms,
@@ -80,6 +82,16 @@ pub(crate) fn major_minor(number: u32) -> (u32, u32) {
     (number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))
 }
 
+/// Returns the values of a new service, which the module's parameters determine.
+fn default_values() -> Values {
+    let mut values = Values::default();
+    if let Some(max) = ClassesMax::new(params::classes_max()) {
+        values.policies.set_classes_max(max);
+    }
+    values.service.slots = Slots::from_bits(params::default_slots().into());
+    values
+}
+
 /// Returns the errno of `error`.
 fn errno(error: error::Error) -> Error {
     errno_of(error.code)
@@ -121,11 +133,7 @@ impl Service {
             return Err(EINVAL);
         }
         let (cpt_of_cpu, cpts) = cpt::partition_of_cpus(cpts)?;
-        let mut values = Values::default();
-        if let Some(max) = ClassesMax::new(params::classes_max()) {
-            values.policies.set_classes_max(max);
-        }
-        values.service.slots = Slots::from_bits(params::default_slots().into());
+        let values = default_values();
         let label = Some(CString::try_from(name)?);
         let dispatch = TargetParameters::new(label, &values.service)?;
         let concurrency =
@@ -339,6 +347,31 @@ impl Service {
         Ok(self.settings.lock().set(self, stored, text)?)
     }
 
+    /// Writes the text of the service; see [`ServiceSettings::write_text`].
+    pub(crate) fn write_text(&self, out: &mut dyn Write) -> refusal::Result {
+        Ok(self.settings.lock().write_text(out)?)
+    }
+
+    /// Changes the service to what `text` says; see [`ServiceSettings::apply`].
+    pub(crate) fn apply(&self, text: &str) -> refusal::Result {
+        let draft = self.draft(text)?;
+        Ok(self.settings.lock().apply(self, draft)?)
+    }
+
+    /// Verifies that a text that begins with the lines `text` may be applied.
+    pub(crate) fn check_text(&self, text: &str) -> refusal::Result {
+        self.draft(text)?;
+        Ok(())
+    }
+
+    /// Returns the draft that the lines of `text` create. The settings are not locked meanwhile:
+    /// thousands of rules take time.
+    fn draft(&self, text: &str) -> refusal::Result<ServiceDraft<Held>> {
+        let draft = self.settings.lock().draft(self)?;
+        draft.write(text)?;
+        Ok(draft)
+    }
+
     /// Executes a write to `nrs_policies`.
     ///
     /// # Errors
@@ -366,8 +399,8 @@ impl Service {
     /// Takes over the parameters of `other`, which refuses changes from now on; this service must
     /// not be in use yet.
     pub(crate) fn adopt(&self, other: &Self) {
-        let parameters = other.settings.lock().give_up();
-        self.settings.lock().adopt(self, parameters);
+        let given = other.settings.lock().give_up();
+        self.settings.lock().adopt(self, given);
     }
 
     /// Sets the queue depth of the device of `target`.

@@ -235,6 +235,10 @@ impl DmDevice {
                     value.extend_from_slice(word.as_bytes(), GFP_KERNEL)?;
                 }
                 let value = core::str::from_utf8(&value).map_err(|_| EINVAL)?;
+                // A message has no lines.
+                if name == parameters::CONFIG {
+                    return Err(EINVAL);
+                }
                 let set = parameters::set(service, name, value);
                 set.map_err(|refused| refused.report(service.name()))
             }

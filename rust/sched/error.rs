@@ -46,6 +46,8 @@ pub enum ErrorPosition {
     Line(u32),
     /// Line and byte of the line, both counted from 1.
     Word(u32, u16),
+    /// Line and byte of the line, both counted from 1; the reason says what was expected there.
+    ExpectedWord(u32, u16),
 }
 
 /// Errno with a reason for users.
@@ -81,7 +83,9 @@ impl Error {
     #[cfg(not(MODULE))]
     pub const fn line(&self) -> u32 {
         match self.place {
-            ErrorPosition::Line(line) | ErrorPosition::Word(line, _) => line,
+            ErrorPosition::Line(line)
+            | ErrorPosition::Word(line, _)
+            | ErrorPosition::ExpectedWord(line, _) => line,
             _ => 0,
         }
     }
@@ -92,7 +96,8 @@ impl Error {
         match self.place {
             ErrorPosition::Column(column)
             | ErrorPosition::Expected(column)
-            | ErrorPosition::Word(_, column) => column,
+            | ErrorPosition::Word(_, column)
+            | ErrorPosition::ExpectedWord(_, column) => column,
             _ => 0,
         }
     }
@@ -113,6 +118,9 @@ impl fmt::Display for Error {
             ErrorPosition::Expected(column) => write!(f, "column {column}: expected ")?,
             ErrorPosition::Line(line) => write!(f, "line {line}: ")?,
             ErrorPosition::Word(line, column) => write!(f, "line {line}: column {column}: ")?,
+            ErrorPosition::ExpectedWord(line, column) => {
+                write!(f, "line {line}: column {column}: expected ")?;
+            }
         }
         f.write_str(self.reason)
     }

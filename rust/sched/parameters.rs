@@ -24,10 +24,8 @@
 
 use core::{ffi::CStr, fmt};
 
-#[cfg(not(MODULE))]
-use crate::sched::error::{Code, Error};
 use crate::sched::{
-    error::Result,
+    error::{Code, Error, Result},
     policy::{self, params::BufferMax, Tunables, Tuning},
     timeouts::terms::{self, TimeoutTerms},
 };
@@ -229,6 +227,20 @@ pub fn all() -> impl Iterator<Item = &'static Parameter> {
 /// Returns the parameter called `name`.
 pub fn named(name: &str) -> Option<&'static Parameter> {
     all().find(|parameter| parameter.name.to_bytes() == name.as_bytes())
+}
+
+/// Error of a name that [`settable`] does not find.
+pub const UNSETTABLE: Error = Error::new(Code::NoEntry, "no parameter of this name can be set");
+
+/// Returns the parameter `name` that a line of `config` may set.
+///
+/// # Errors
+///
+/// `ENOENT`: there is none, it cannot be both read and written, or it is `config` itself.
+pub fn settable(name: &str) -> Result<&'static Parameter> {
+    named(name)
+        .filter(|one| one.access == AccessMode::Both && name != service::CONFIG)
+        .ok_or(UNSETTABLE)
 }
 
 #[cfg(test)]

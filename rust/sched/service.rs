@@ -44,9 +44,11 @@ use super::{
 };
 
 mod change;
+pub mod draft;
 pub mod overseer;
 pub mod policies;
 pub mod settings;
+pub mod text;
 pub mod upkeep;
 
 pub use settings::ServiceSettings;

@@ -27,11 +27,15 @@
 //! Blanks (spaces and tabs) may be repeated and may surround the text, and line ends may follow. An
 //! argument has up to [`ARGUMENT_MAX`] bytes instead of 15, and unprintable characters are refused.
 //!
+//! # Settings
+//!
+//! Many settings are a text of lines `NAME VALUE`, which [`for_each_setting`] splits.
+//!
 //! Callers first decode the written bytes as UTF-8 and return `EINVAL` if this fails.
 
 use crate::sched::{
     attr::Priority,
-    error::{Error, Result},
+    error::{Error, ErrorPosition, Result},
     statistics::Stat,
 };
 use core::{
@@ -47,7 +51,7 @@ pub const COMMAND_MAX: usize = 1043;
 pub const NAME_MAX: usize = 15;
 
 /// Maximum bytes of the argument of a policy.
-pub const ARGUMENT_MAX: usize = 63;
+pub const ARGUMENT_MAX: usize = 127;
 
 /// State of a policy on a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +214,7 @@ impl<'a> PolicyCommand<'a> {
         }
         if argument.len() > ARGUMENT_MAX {
             return Err(Error::invalid(
-                "argument is too long (limit: 63 characters)",
+                "argument is too long (limit: 127 characters)",
             ));
         }
         Ok(Self {
@@ -236,6 +240,41 @@ pub fn parse_u32(text: &str, range: RangeInclusive<u32>, reason: &'static str) -
     }
 }
 
+/// Calls `set` with name and value of each line `NAME VALUE` of `text`.
+///
+/// Empty lines and lines that begin with `#` are skipped.
+///
+/// # Errors
+///
+/// The first error of `set`, with the position in the text.
+pub fn for_each_setting(text: &str, mut set: impl FnMut(&str, &str) -> Result) -> Result {
+    for (line, number) in text.lines().zip(1..) {
+        let setting = trim(line);
+        if setting.is_empty() || setting.starts_with('#') {
+            continue;
+        }
+        let (name, value) = word(setting);
+        let length = line.trim_end_matches(LINE_END).len();
+        let before = length.saturating_sub(value.len());
+        set(name, value).map_err(|error| in_line(error, number, before))?;
+    }
+    Ok(())
+}
+
+/// Returns `error` of the line `number`, whose value has `before` bytes before it, with its
+/// position in the text.
+fn in_line(error: Error, number: u32, before: usize) -> Error {
+    let column = |column: u16| {
+        let column = usize::from(column).saturating_add(before);
+        column.try_into().unwrap_or(u16::MAX)
+    };
+    error.at(match error.place {
+        ErrorPosition::Column(at) => ErrorPosition::Word(number, column(at)),
+        ErrorPosition::Expected(at) => ErrorPosition::ExpectedWord(number, column(at)),
+        _ => ErrorPosition::Line(number),
+    })
+}
+
 /// Returns the text of a boolean in control files.
 pub const fn yes_no(value: bool) -> &'static str {
     if value {
@@ -245,20 +284,25 @@ pub const fn yes_no(value: bool) -> &'static str {
     }
 }
 
+/// Blanks in a line.
+const BLANKS: [char; 2] = [' ', '\t'];
+
+/// Blanks and line ends.
+const LINE_END: [char; 4] = [' ', '\t', '\n', '\r'];
+
 const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 /// Returns `text` without surrounding blanks and trailing line ends.
 fn trim(text: &str) -> &str {
-    text.trim_end_matches([' ', '\t', '\n', '\r'])
-        .trim_start_matches([' ', '\t'])
+    text.trim_end_matches(LINE_END).trim_start_matches(BLANKS)
 }
 
 /// Splits trimmed text into the first word, and the rest without leading blanks.
 fn word(text: &str) -> (&str, &str) {
-    match text.split_once([' ', '\t']) {
-        Some((word, rest)) => (word, rest.trim_start_matches([' ', '\t'])),
+    match text.split_once(BLANKS) {
+        Some((word, rest)) => (word, rest.trim_start_matches(BLANKS)),
         None => (text, ""),
     }
 }
@@ -366,7 +410,7 @@ mod tests {
 
     #[test]
     fn commands_at_the_limits() {
-        let (long, longer) = ("a".repeat(63), "a".repeat(64));
+        let (long, longer) = ("a".repeat(ARGUMENT_MAX), "a".repeat(ARGUMENT_MAX + 1));
         for head in ["", "reg ", "hp "] {
             let text = format!("tbf {head}{long}");
             assert_eq!(

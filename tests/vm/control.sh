@@ -109,6 +109,67 @@ refusals() {
 	unchanged 'what is refused'
 }
 
+# send COMMAND: Executes a command of several lines.
+send() {
+	exec 3<>$node
+	printf '%s' "$1" | dd bs=1M iflag=fullblock 2>/dev/null >&3 || fail "'$1': $(cat <&3)"
+	exec 3>&-
+}
+
+# Verifies that a service takes the text of another one under load, and nothing of a wrong text.
+whole() {
+	setup
+	mkdir /sys/kernel/config/nrs/other
+	local want wrong text='slots 5
+nrs_policies tbf uid
+nrs_tbf_rule start b uid={1002} rate=30 minrate=3
+nrs_tbf_rule start a uid={1001} rate=2MB/s
+nrs_tbf_rule change a also=b'
+	send "set other config $text"
+	want=$(ask 'get other config')
+	[ "$want" = "$text" ] || fail "$want"
+	touch /tmp/load
+	while [ -e /tmp/load ]; do
+		dd if=/dev/mapper/a of=/dev/null bs=64k count=256 iflag=direct 2>/tmp/dd.txt || break
+	done &
+	local pid=$! round
+	for round in 1 2 3 4 5; do
+		send "set svc config $want"
+		[ "$(ask 'get svc config')" = "$want" ] || fail "$(ask 'get svc config')"
+		# Rules that stay keep their identifiers: nothing restarts.
+		send "set svc config $want"
+		send 'set svc config slots 3
+nrs_policies fairshare uid_fair
+nrs_fairshare_weights uid:1001:2'
+		[ "$(cat "$(at svc slots)")" = 3 ]
+	done
+	text=$(ask 'get svc config')
+	for wrong in 'nrs_none 1' 'slots 0' 'nrs_tbf_rule start c uid={1} rate=1' 'drain 1'; do
+		refused_text "$text" "$wrong"
+	done
+	rm /tmp/load
+	wait $pid || fail "$(cat /tmp/dd.txt)"
+	rmdir /sys/kernel/config/nrs/other
+	# Without a client, and by debugfs.
+	echo '# nothing' >"$(at svc config)"
+	[ -z "$(cat "$(at svc config)")" ] || fail "$(cat "$(at svc config)")"
+}
+
+# refused_text TEXT LINE: Verifies that TEXT with the wrong LINE at its end is refused with the
+# number of the line, and changes nothing.
+refused_text() {
+	local said
+	exec 3<>$node
+	if printf 'set svc config slots 9\n%s\n%s' "$1" "$2" | dd bs=1M iflag=fullblock 2>/dev/null >&3
+	then
+		fail "accepted: $2"
+	fi
+	said=$(cat <&3)
+	exec 3>&-
+	[[ $said == "line $(($(wc -l <<<"$1") + 2)): "* ]] || fail "'$2': $said"
+	[ "$(ask 'get svc config')" = "$1" ] || fail "'$2' changed $(ask 'get svc config')"
+}
+
 # Verifies reads in pieces, at offsets, repeated, and after the next command.
 reads() {
 	setup
@@ -258,6 +319,7 @@ rights() {
 
 try 40 "all commands and their replies" commands
 try 40 "refused commands and their reasons" refusals
+try 60 "all settings as one text" whole
 long try 20 "replies are read at any offset" reads
 long try 60 "a plan of 256 KiB" large
 try 60 "several tasks while services are removed" together

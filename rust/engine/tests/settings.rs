@@ -242,7 +242,7 @@ mod names {
         other.adopt(&service);
         for parameter in all().filter(|parameter| parameter.access == AccessMode::Both) {
             let name = parameter.name();
-            if ["nrs_policies", "nrs_tbf_rule"].contains(&name) {
+            if ["config", "nrs_policies", "nrs_tbf_rule"].contains(&name) {
                 continue;
             }
             let (mut own, mut adopted) = (ShortText::default(), ShortText::default());

@@ -4,15 +4,18 @@
 
 use super::{
     schema::{parameters, rows},
-    Parameter,
+    settable, Parameter,
 };
 use crate::sched::{
     error::Result,
     policy::{params::BufferMax, Config, Kind, Tunables},
     priority_sources::PrioritySources,
     slots::Slots,
-    text::PolicyCommand,
+    text::{for_each_setting, PolicyCommand},
 };
+
+/// Name of the parameter that is all settings.
+pub const CONFIG: &str = "config";
 
 /// Parameters that select policies.
 pub const POLICIES: &[Parameter] = rows! {
@@ -28,6 +31,13 @@ fn check_policy(text: &str) -> Result {
     let command = PolicyCommand::parse(text.trim())?;
     let kind = Kind::from_name(command.policy)?;
     Config::parse(kind, command.argument, &Tunables::default()).map(|_| ())
+}
+
+/// Checks a value of `config`, each line by itself.
+fn check_config(text: &str) -> Result {
+    for_each_setting(text, |name, value| {
+        settable(name)?.check.map_or(Ok(()), |check| check(value))
+    })
 }
 
 parameters! {
@@ -75,6 +85,9 @@ parameters! {
     }
     also {}
     texts {
+        /// All settings; a write replaces them all, or changes nothing.
+        "config" Both "lines NAME VALUE", "",
+            "ENOENT, ENODEV, EBUSY, EAGAIN, EEXIST, ENOSPC, E2BIG, ENOMEM", Some(check_config);
         /// Active clients, credits and waits.
         "nrs_concurrency" Read "a number per line", "", "", None;
         /// Health of the service.

@@ -119,6 +119,33 @@ pub trait Keep<C: Configuration>: Clone {
         &[]
     }
 
+    /// Continues the state `old` of the running parts with what this state, which a text
+    /// created, says; configurations change from `before` to `after`. What is equal stays the same.
+    fn resume(
+        &mut self,
+        _old: &Self,
+        _before: &ByHead<Option<C>>,
+        _after: &ByHead<Option<C>>,
+    ) -> core::result::Result<(), NoMemory> {
+        Ok(())
+    }
+
+    /// Writes commands, one a line, that set the values of `tunables` that are texts, if they are
+    /// not those of `defaults`.
+    fn write_values(
+        &self,
+        _tunables: &C::Tunables,
+        _defaults: &C::Tunables,
+        _out: &mut dyn Write,
+    ) -> core::fmt::Result {
+        Ok(())
+    }
+
+    /// Writes commands, one a line, that create this state after the policies were started.
+    fn write_commands(&self, _out: &mut dyn Write) -> core::fmt::Result {
+        Ok(())
+    }
+
     /// Returns the number of starts of the parts on the regular head, from 1, if the parts run and
     /// take factors ([`crate::sched::agent`]).
     fn starts(&self) -> Option<u64> {
@@ -441,6 +468,50 @@ macro_rules! controls {
                         &new.each_ref().map(own),
                     )?;
                 })+
+                Ok(())
+            }
+
+            /// Continues the state `old`; see [`Keep::resume`].
+            pub fn resume(
+                &mut self,
+                old: &Self,
+                before: &ByHead<Option<Config>>,
+                after: &ByHead<Option<Config>>,
+            ) -> core::result::Result<(), NoMemory> {
+                $($(#[$only])? {
+                    let own = |config: &Option<Config>| match config {
+                        Some(Config::$name(config)) => Some(*config),
+                        _ => None,
+                    };
+                    Keep::<$module::Config>::resume(
+                        &mut self.$module,
+                        &old.$module,
+                        &before.each_ref().map(own),
+                        &after.each_ref().map(own),
+                    )?;
+                })+
+                Ok(())
+            }
+
+            /// Writes commands that set values that are texts; see [`Keep::write_values`].
+            pub fn write_values(
+                &self,
+                tunables: &Tunables,
+                defaults: &Tunables,
+                out: &mut dyn core::fmt::Write,
+            ) -> core::fmt::Result {
+                $($(#[$only])? Keep::<$module::Config>::write_values(
+                    &self.$module,
+                    &tunables.$module,
+                    &defaults.$module,
+                    out,
+                )?;)+
+                Ok(())
+            }
+
+            /// Writes commands that create this state; see [`Keep::write_commands`].
+            pub fn write_commands(&self, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+                $($(#[$only])? Keep::<$module::Config>::write_commands(&self.$module, out)?;)+
                 Ok(())
             }
 

@@ -286,12 +286,73 @@ impl RuleList {
         Ok(places)
     }
 
-    /// Writes a line for each rule, in order:
-    /// `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][ also=NAMES], ref N`. `refs`
-    /// returns N, the number of classes of the rule with an identifier.
-    pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
+    /// Returns this rule list as the successor of `old`: rules with the name and conditions of an
+    /// old rule have its identifier, others have new ones. `None` if both are equal.
+    pub fn resumed(&self, old: &Self) -> Result<Option<Self>, NoMemory> {
+        let mut next = old.next;
+        let mut ids = GrowingList::with_capacity(self.len())?;
+        for rule in self.rules() {
+            let known = old.get(&rule.name);
+            let known = known.filter(|old| old.conditions.as_str() == rule.conditions.as_str());
+            let id = match known {
+                Some(old) => old.id,
+                None => {
+                    let id = next;
+                    next = next.checked_add(1).ok_or(NoMemory)?;
+                    id
+                }
+            };
+            ids.push((rule.id, id))?;
+        }
+        let by_own = |a: &(u32, u32), b: &(u32, u32)| a.0.cmp(&b.0);
+        sort_by(ids.as_mut_slice(), by_own);
+        let id = |own: u32| {
+            let ids = ids.as_slice();
+            let found = ids.binary_search_by_key(&own, |(own, _)| *own);
+            found
+                .ok()
+                .and_then(|at| ids.get(at))
+                .map_or(own, |(_, id)| *id)
+        };
+        let mut rules = GrowingList::with_capacity(self.len())?;
+        for rule in self.rules() {
+            let mut limits = rule.limits;
+            limits.also = AlsoRules::NONE;
+            for also in rule.limits.also.ids() {
+                // There were no more before.
+                limits.also.add(id(*also));
+            }
+            let conditions = rule.conditions.clone();
+            rules.push(Shared::new(Rule::new(
+                id(rule.id),
+                rule.name,
+                conditions,
+                limits,
+            ))?)?;
+        }
+        // INVARIANT: identifiers of old rules are below `old.next`, new ones are unique.
+        let new = Self {
+            fields: self.fields,
+            rate: self.rate,
+            max: self.max,
+            next,
+            rules,
+        };
+        Ok((!new.equals(old)).then_some(new))
+    }
+
+    /// Returns true if both lists have the same rules in the same order, and the same defaults.
+    fn equals(&self, other: &Self) -> bool {
+        let key = |rule: &Rule| (rule.id, rule.limits);
+        (self.fields, self.rate, self.max, self.len())
+            == (other.fields, other.rate, other.max, other.len())
+            && self.rules().map(key).eq(other.rules().map(key))
+    }
+
+    /// Returns the name of the rule with an identifier.
+    fn names(&self) -> impl Fn(u32) -> Option<Name> + '_ {
         let places = self.places();
-        let name = |id: u32| {
+        move |id| {
             let rule = match &places {
                 Ok(places) => {
                     let places = places.as_slice();
@@ -303,28 +364,83 @@ impl RuleList {
                 Err(NoMemory) => self.rules.as_slice().iter().find(|rule| rule.id == id)?,
             };
             Some(rule.name)
-        };
+        }
+    }
+
+    /// Writes a line for each rule, in order:
+    /// `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][ also=NAMES], ref N`. `refs`
+    /// returns N, the number of classes of the rule with an identifier.
+    pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
+        let name = self.names();
         self.rules().try_for_each(|rule| {
             let limits = &rule.limits;
             write!(out, "{} {} {}", rule.name, *rule.conditions, limits.rate)?;
-            if let Some(minrate) = limits.minrate {
-                write!(out, " minrate={minrate}")?;
-            }
-            for (word, is_set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
-                if is_set {
-                    write!(out, " {word}=1")?;
-                }
-            }
-            let mut before = " also=";
-            for id in limits.also.ids() {
-                if let Some(name) = name(*id) {
-                    write!(out, "{before}{name}")?;
-                    before = "+";
-                }
-            }
+            write_options(limits, out)?;
+            write_also(limits, &name, out)?;
             writeln!(out, ", ref {}", refs(rule.id))
         })
     }
+
+    /// Writes commands for `heads`, a word with a blank or nothing, that create these rules from a
+    /// list with the default rule only.
+    pub fn write_commands(&self, heads: &str, out: &mut dyn fmt::Write) -> fmt::Result {
+        let name = self.names();
+        // Each new rule becomes the first one.
+        let mut after: Option<&Rule> = None;
+        for rule in self.rules.as_slice().iter().rev() {
+            let (limits, behind) = (&rule.limits, after.replace(rule));
+            if rule.id != DEFAULT {
+                let (name, conditions) = (rule.name, &*rule.conditions);
+                write!(out, "nrs_tbf_rule {heads}start {name} {conditions}")?;
+            } else if behind.is_some() || *limits != RuleLimits::new(self.rate) {
+                write!(out, "nrs_tbf_rule {heads}change {}", rule.name)?;
+            } else {
+                continue;
+            }
+            write!(out, " rate={}", limits.rate)?;
+            write_options(limits, out)?;
+            if let Some(behind) = behind.filter(|_| rule.id == DEFAULT) {
+                write!(out, " rank={}", behind.name)?;
+            }
+            out.write_char('\n')?;
+        }
+        // The rules that others name exist now.
+        for rule in self.rules() {
+            if !rule.limits.also.ids().is_empty() {
+                write!(out, "nrs_tbf_rule {heads}change {}", rule.name)?;
+                write_also(&rule.limits, &name, out)?;
+                out.write_char('\n')?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the limits other than the rate and other rules.
+fn write_options(limits: &RuleLimits, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
+    if let Some(minrate) = limits.minrate {
+        write!(out, " minrate={minrate}")?;
+    }
+    for (word, is_set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
+        if is_set {
+            write!(out, " {word}=1")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the names of the rules that also apply.
+fn write_also(
+    limits: &RuleLimits,
+    name: impl Fn(u32) -> Option<Name>,
+    out: &mut (impl fmt::Write + ?Sized),
+) -> fmt::Result {
+    let mut before = " also=";
+    for name in limits.also.ids().iter().filter_map(|id| name(*id)) {
+        write!(out, "{before}{name}")?;
+        before = "+";
+    }
+    Ok(())
 }
 
 /// Checks a command for rules against any type of `tbf` and any existing rules; sleeps.

@@ -148,7 +148,8 @@ impl<I: Item> HeadChange<I> {
 }
 
 impl<I: Item> ServiceChange<I> {
-    /// Prepares the change from `old` to `new` settings; touches nothing else. Completes `new`.
+    /// Prepares the change from `old` to `new` settings; touches nothing else. Completes `new`,
+    /// whose kept state has followed the change of the primaries.
     ///
     /// # Errors
     ///
@@ -160,10 +161,6 @@ impl<I: Item> ServiceChange<I> {
         (old, new): (&Stored, &mut Stored),
     ) -> Result<Self> {
         new.parameters.check()?;
-        if new.primaries != old.primaries {
-            let kept = &mut new.parameters.kept;
-            kept.follow(&old.primaries, &new.primaries)?;
-        }
         let overseer = OverseerChange::of(host, &new.primaries, &new.parameters)?;
         let [regular, high] = Priority::ALL;
         Ok(Self {

@@ -4,7 +4,8 @@
 
 use super::{
     change::{reap, ServiceChange, SharedStates},
-    of_head, HeadAccess, Primaries, ServiceHost,
+    draft::ServiceDraft,
+    of_head, text, HeadAccess, Primaries, ServiceHost,
 };
 use crate::sched::{
     attr::Priority,
@@ -18,6 +19,13 @@ use crate::sched::{
     },
     text::PolicyCommand,
 };
+use core::fmt::Write;
+
+/// Error for another policy of a service whose policies a framework drives.
+pub(super) const DRIVEN: Error = Error::new(
+    Code::Busy,
+    "a framework drives the policies of this service",
+);
 
 /// Parameters and policies of a service.
 #[derive(Clone)]
@@ -36,6 +44,23 @@ impl Stored {
         self.primaries.get(priority as usize)?.as_ref()
     }
 
+    /// Changes the primaries to `primaries`, with the values of the parameters.
+    pub(super) fn select(&mut self, primaries: Primaries) -> Result {
+        let old = core::mem::replace(&mut self.primaries, primaries);
+        self.configure();
+        if self.primaries != old {
+            self.parameters.kept.follow(&old, &self.primaries)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the configurations of the primaries the values of the parameters.
+    pub(super) fn configure(&mut self) {
+        for config in self.primaries.iter_mut().flatten() {
+            *config = config.with(&self.parameters.values.policies);
+        }
+    }
+
     /// Returns the number of ordered requests that the parameters allow.
     const fn buffer_max(&self) -> BufferMax {
         self.parameters.values.service.buffer_max
@@ -45,6 +70,8 @@ impl Stored {
 /// Settings made by the administrator, and by an agent.
 pub struct ServiceSettings {
     stored: Owned<Stored>,
+    /// Values of the service when it was new.
+    defaults: Values,
     /// True if another service has taken over the parameters.
     replaced: bool,
 }
@@ -65,6 +92,7 @@ impl ServiceSettings {
                 primaries: [None; 2],
                 shared: SharedStates::new(),
             })?,
+            defaults: values,
             replaced: false,
         })
     }
@@ -144,15 +172,68 @@ impl ServiceSettings {
     ) -> Result {
         let mut new = self.copy()?;
         f(&mut new.parameters)?;
+        let primaries = new.primaries;
+        new.select(primaries)?;
+        self.carry_out(host, new)
+    }
+
+    /// Returns a draft of a new service, for [`Self::apply`].
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: the service was replaced. `ENOMEM`.
+    pub fn draft<S: ServiceHost>(&self, host: &S) -> Result<ServiceDraft<S::Item>>
+    where
+        S::Item: 'static,
+    {
+        self.check_current()?;
+        let driven = host.is_driven().then_some(&self.stored.primaries);
+        ServiceDraft::new(self.defaults, driven)
+    }
+
+    /// Changes the service to what `draft` says, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed on error.
+    ///
+    /// - `EINVAL`: the values contradict each other.
+    /// - `ENODEV`: the service was replaced.
+    /// - `EBUSY`: more `buffer_max` while ordered requests exist; another policy while a framework
+    ///   drives the policies.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
+    pub fn apply<S: ServiceHost>(&mut self, host: &S, draft: ServiceDraft<S::Item>) -> Result
+    where
+        S::Item: 'static,
+    {
+        self.check_current()?;
+        // A framework may have joined since the draft was begun.
+        if host.is_driven() && !draft.is_driven() {
+            return Err(DRIVEN);
+        }
+        let mut new = draft.finish()?;
+        let old = &*self.stored;
+        new.shared.clone_from(&old.shared);
         let Stored {
             parameters,
             primaries,
             ..
         } = &mut *new;
-        for config in primaries.iter_mut().flatten() {
-            *config = config.with(&parameters.values.policies);
-        }
-        self.carry_out(host, new)
+        let kept = &mut parameters.kept;
+        kept.resume(&old.parameters.kept, &old.primaries, primaries)?;
+        self.carry_out(host, new)?;
+        host.retry_decisions();
+        Ok(())
+    }
+
+    /// Writes the text of the service; see [`super::text`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: `out` is full.
+    pub fn write_text(&self, out: &mut dyn Write) -> Result {
+        Ok(text::write(&self.stored, &self.defaults, out)?)
     }
 
     /// Starts the policy that `command` names, for an administrator or for the `framework` that
@@ -177,8 +258,7 @@ impl ServiceSettings {
         let kind = Kind::from_name(command.policy)?;
         let mut new = self.copy()?;
         if !framework && host.is_driven() {
-            let reason = "a framework drives the policies of this service";
-            return Err(Error::new(Code::Busy, reason));
+            return Err(DRIVEN);
         }
         let policies = &new.parameters.values.policies;
         let config = Config::parse(kind, command.argument, policies)?;
@@ -187,11 +267,13 @@ impl ServiceSettings {
             Kind::FALLBACK => None,
             _ => Some(config),
         };
-        for (primary, priority) in new.primaries.iter_mut().zip(Priority::ALL) {
+        let mut primaries = new.primaries;
+        for (primary, priority) in primaries.iter_mut().zip(Priority::ALL) {
             if addresses(command.heads, priority) {
                 *primary = chosen.map(|config| config.on(priority));
             }
         }
+        new.select(primaries)?;
         self.carry_out(host, new)?;
         host.retry_decisions();
         Ok(())
@@ -244,19 +326,23 @@ impl ServiceSettings {
         Ok(())
     }
 
-    /// Returns the parameters for the service that replaces this one, which refuses changes from
-    /// now on.
-    pub fn give_up(&mut self) -> Parameters {
+    /// Returns the parameters for the service that replaces this one, and its values when it was
+    /// new; it refuses changes from now on.
+    pub fn give_up(&mut self) -> (Parameters, Values) {
         self.replaced = true;
         let mut parameters = self.parameters().clone();
         // No policy runs in the other service yet.
         let followed = parameters.kept.follow(self.primaries(), &[None; 2]);
         bug!(followed.is_err());
-        parameters
+        (parameters, self.defaults)
     }
 
-    /// Takes over the `parameters` of another service; this one must not be in use yet.
-    pub fn adopt(&mut self, host: &impl ServiceHost, mut parameters: Parameters) {
+    /// Takes over what another service has given up; this one must not be in use yet.
+    pub fn adopt(
+        &mut self,
+        host: &impl ServiceHost,
+        (mut parameters, defaults): (Parameters, Values),
+    ) {
         let own = self.stored.buffer_max();
         let max = parameters.values.service.buffer_max;
         if host.set_records(max.get()).is_err() {
@@ -268,6 +354,19 @@ impl ServiceSettings {
             host.values_changed(&self.parameters().values, &parameters.values);
         }
         self.stored.parameters = parameters;
+        self.defaults = defaults;
+    }
+
+    /// Checks that the settings may be changed.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: another service has taken over the parameters.
+    fn check_current(&self) -> Result {
+        if self.replaced {
+            return Err(Error::new(Code::NoDevice, "the service was replaced"));
+        }
+        Ok(())
     }
 
     /// Returns a copy of the settings, for a change.
@@ -277,9 +376,7 @@ impl ServiceSettings {
     /// `ENODEV`: another service has taken over the parameters. `ENOMEM`.
     #[inline(never)]
     fn copy(&self) -> Result<Owned<Stored>> {
-        if self.replaced {
-            return Err(Error::new(Code::NoDevice, "the service was replaced"));
-        }
+        self.check_current()?;
         Ok(Owned::new(Stored::clone(&self.stored))?)
     }
 

@@ -12,6 +12,7 @@ use std::fmt::{Debug, Display};
 use nrs_sched::{error::Error, parameters::all, policy::Kind};
 
 mod bytes;
+mod config;
 mod control;
 mod exchange;
 mod jobid;
@@ -76,6 +77,12 @@ macro_rules! targets {
 
 // scripts/fuzz.sh reads the names here.
 targets! {
+    config(text) 500 512 "
+        nrs_policies tbf crrn orr trr delay qbm fairshare reg hp uid nid gid_then_uid_fair
+        nrs_tbf_rule start change stop default uid={1} nid={10.0.0.*@tcp} rate= minrate= also=a
+        rank= realtime=1 iops MB/s nrs_fairshare_weights uid:1:2 nrs_fairshare_mode
+        nrs_qbm_config group a capacity=1M; client 5 min=50% nrs_tbf_rate buffer_max slots at_min
+        nrs_crrn_quantum reg_quantum:3 #";
     control(text) 20_000 256 "services get set bind accounts all names factors";
     exchange(bytes) 1_000 600 "";
     jobid(bytes) 20_000 512 "%e %u %g %p %h %H %j %% * ? # #4096 #18446744073709551616 .";

@@ -29,6 +29,6 @@ macro_rules! tests {
 }
 
 tests! {
-    control exchange jobid nid parameters part partition plan policies rules timeouts weights wire
-    words
+    config control exchange jobid nid parameters part partition plan policies rules timeouts weights
+    wire words
 }

@@ -147,6 +147,11 @@ impl ServiceWorld {
     ///
     /// `ENOENT`: no such parameter; `EACCES` as `EPERM`. Any error of the parameter.
     pub fn set(&self, name: &str, text: &str) -> Result {
+        if name == "config" {
+            let draft = self.settings(|settings| settings.draft(self))?;
+            draft.write(text)?;
+            return self.settings(|settings| settings.apply(self, draft));
+        }
         if name == "nrs_policies" {
             let command = PolicyCommand::parse(text)?;
             return self.settings(|settings| settings.start_policy(self, &command, false));
@@ -160,6 +165,18 @@ impl ServiceWorld {
         let found = texts.find(|one| one.name == name).ok_or(none)?;
         let denied = Error::new(Code::Permission, "the parameter is not writable");
         found.store.ok_or(denied)?(self, text)
+    }
+
+    /// Returns the text of the service.
+    ///
+    /// # Panics
+    ///
+    /// Never: a string takes any text.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let written = self.settings(|settings| settings.write_text(&mut out));
+        written.expect("text");
+        out
     }
 
     /// Returns all settings as text: values, texts of policies, and the policies of the heads.

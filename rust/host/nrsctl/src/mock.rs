@@ -197,6 +197,7 @@ impl Model {
         };
         assert!(value.len() <= 4095 || name == "nrs_qbm_config", "E2BIG");
         match name {
+            "config" => refuse("a whole service is not modelled"),
             "nrs_policies" => self.set_policy(value),
             "nrs_tbf_rule" => self.set_rule(value),
             "nrs_fairshare_weights" => {

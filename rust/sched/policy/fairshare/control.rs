@@ -20,6 +20,7 @@ use crate::sched::{
         control::{refresh_stale, ByHead, Host, Keep, RunningPart, TextParameter},
         Kind,
     },
+    service::text::TextHash,
 };
 use core::fmt::Write;
 
@@ -49,6 +50,45 @@ impl Kept {
         self.factors
             .as_ref()
             .filter(|_| self.mode == Some(config.mode()))
+    }
+}
+
+/// Writes items, which end with a line end each, into lines of `nrs_fairshare_weights`.
+struct Items<'a> {
+    out: &'a mut dyn Write,
+    /// Length of the current line without its name, bytes.
+    length: usize,
+    /// True before the first character of an item.
+    is_new: bool,
+}
+
+impl Items<'_> {
+    /// Length at which another line begins; a command has at most 4095 bytes.
+    const LONG: usize = 3500;
+}
+
+impl Write for Items<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        for char in text.chars() {
+            if char == '\n' {
+                self.is_new = true;
+                continue;
+            }
+            if core::mem::take(&mut self.is_new) {
+                if self.length > Self::LONG {
+                    self.out.write_char('\n')?;
+                    self.length = 0;
+                }
+                let before = match self.length {
+                    0 => "nrs_fairshare_weights ",
+                    _ => ",",
+                };
+                self.out.write_str(before)?;
+            }
+            self.out.write_char(char)?;
+            self.length = self.length.saturating_add(char.len_utf8());
+        }
+        Ok(())
     }
 }
 
@@ -103,6 +143,47 @@ impl Keep<Config> for Kept {
         !self.weights.ptr_eq(&old.weights)
             || !same_factors
             || RuntimeParameters::of(tunables) != RuntimeParameters::of(old_tunables)
+    }
+
+    fn resume(
+        &mut self,
+        old: &Self,
+        before: &ByHead<Option<Config>>,
+        after: &ByHead<Option<Config>>,
+    ) -> core::result::Result<(), NoMemory> {
+        let hash = |kept: &Self| TextHash::of(|out| kept.weights.write(out));
+        if hash(self) == hash(old) {
+            self.weights = old.weights.clone();
+        }
+        self.factors.clone_from(&old.factors);
+        (self.starts, self.mode) = (old.starts, old.mode);
+        self.follow(before, after)
+    }
+
+    fn write_values(
+        &self,
+        tunables: &Tunables,
+        defaults: &Tunables,
+        out: &mut dyn Write,
+    ) -> core::fmt::Result {
+        if tunables.mode != defaults.mode {
+            writeln!(out, "nrs_fairshare_mode {}", tunables.mode)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the weights, several in a line.
+    fn write_commands(&self, out: &mut dyn Write) -> core::fmt::Result {
+        let mut items = Items {
+            out,
+            length: 0,
+            is_new: true,
+        };
+        self.weights.write(&mut items)?;
+        if items.length != 0 {
+            items.out.write_char('\n')?;
+        }
+        Ok(())
     }
 
     fn starts(&self) -> Option<u64> {

@@ -11,10 +11,11 @@ use crate::sched::{
     error::{Code, Error},
     mem::{NoMemory, Shared},
     policy::{
-        control::{show_error, Host, Keep, OverseerContext, RefusalReason, TextParameter},
+        control::{show_error, ByHead, Host, Keep, OverseerContext, RefusalReason, TextParameter},
         AnyOverseer, Kind,
     },
     qbm::{manager::BandwidthManager, plan::Plan},
+    service::text::{OneLine, TextHash},
 };
 use core::fmt::Write;
 
@@ -39,6 +40,28 @@ impl Keep<Config> for Kept {
             plan: Shared::new(Plan::none())?,
             error: None,
         })
+    }
+
+    fn resume(
+        &mut self,
+        old: &Self,
+        _before: &ByHead<Option<Config>>,
+        _after: &ByHead<Option<Config>>,
+    ) -> core::result::Result<(), NoMemory> {
+        let hash = |kept: &Self| TextHash::of(|out| kept.plan.write(out));
+        if hash(self) == hash(old) {
+            self.plan = old.plan.clone();
+        }
+        Ok(())
+    }
+
+    fn write_commands(&self, out: &mut dyn Write) -> core::fmt::Result {
+        if TextHash::of(|out| self.plan.write(out)) == TextHash::new().0 {
+            return Ok(());
+        }
+        out.write_str("nrs_qbm_config ")?;
+        self.plan.write(&mut OneLine::new(out, "; "))?;
+        out.write_char('\n')
     }
 
     fn texts<H: Host + 'static>() -> &'static [TextParameter<H>] {

@@ -22,6 +22,7 @@ use crate::sched::{
         Kind, ROWS,
     },
     rules::{Name, RuleAction, RuleCommand, RuleError, RuleList},
+    service::text::{head_word, TextHash},
     sort::sort_by,
     text::Heads,
 };
@@ -122,6 +123,38 @@ impl Keep<Config> for Kept {
             }
         }
         Ok(())
+    }
+
+    /// Rules that are equal to old ones keep their identifiers, and so their classes.
+    fn resume(
+        &mut self,
+        old: &Self,
+        _before: &ByHead<Option<Config>>,
+        _after: &ByHead<Option<Config>>,
+    ) -> core::result::Result<(), NoMemory> {
+        self.generation = old.generation;
+        for (place, old) in self.rule_lists.iter_mut().zip(&old.rule_lists) {
+            if let (Some(new), Some(old)) = (&place, old) {
+                *place = match new.resumed(old)? {
+                    Some(new) => Some(Shared::new(new)?),
+                    None => Some(old.clone()),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn write_commands(&self, out: &mut dyn Write) -> core::fmt::Result {
+        let hash = |list: &RuleList| TextHash::of(|out| list.write_commands("", out));
+        match &self.rule_lists {
+            [Some(one), Some(other)] if hash(one) == hash(other) => one.write_commands("", out),
+            lists => {
+                let lists = lists.iter().zip(Priority::ALL);
+                lists
+                    .filter_map(|(list, priority)| Some((list.as_ref()?, head_word(priority))))
+                    .try_for_each(|(list, head)| list.write_commands(head, out))
+            }
+        }
     }
 
     fn check(&self, tunables: &Tunables) -> Result {

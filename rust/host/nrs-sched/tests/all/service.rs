@@ -8,9 +8,10 @@ use nrs_sched::{
     error::Code,
     mem::fail_after,
     policy::{Decision, Kind},
+    rules::Name,
     service::{upkeep, ServiceHost, ServiceSettings},
     service_world::ServiceWorld,
-    text::PolicyCommand,
+    text::{Heads, PolicyCommand},
 };
 use proptest::prelude::*;
 
@@ -126,7 +127,71 @@ fn every_command_is_valid_or_never_is() {
     }
 }
 
+/// Applies `commands`, of which some may be refused.
+fn world_with(commands: &[usize]) -> ServiceWorld {
+    let world = ServiceWorld::new(1, 2);
+    for at in commands {
+        let (name, text) = COMMANDS[*at];
+        let _ = world.set(name, text);
+    }
+    world
+}
+
 proptest! {
+    /// The text of one service makes any other service equal to it; a text that is refused changes
+    /// nothing, and the text of the service itself restarts nothing.
+    #[test]
+    fn a_text_makes_services_equal(
+        wanted in prop::collection::vec(0..COMMANDS.len(), 1..20),
+        present in prop::collection::vec(0..COMMANDS.len(), 1..20),
+        broken in 0..COMMANDS.len(),
+    ) {
+        let (one, other) = (world_with(&wanted), world_with(&present));
+        let text = one.text();
+        let (before, own) = (other.show(), other.text());
+        let (name, value) = COMMANDS[broken];
+        let value = value.replace('\n', "; ");
+        for wrong in [format!("{text}{name} {value} }}\n"), format!("{text}nrs_none 1\n")] {
+            if let Err(error) = other.set("config", &wrong) {
+                prop_assert_eq!(error.line() as usize, text.lines().count() + 1, "{}", wrong);
+                prop_assert_eq!(other.show(), before.clone());
+            } else {
+                other.set("config", &own).expect("its own text");
+            }
+        }
+        let changes = other.primaries_changed.get();
+        other.set("config", &own).expect("its own text");
+        prop_assert_eq!(other.primaries_changed.get(), changes);
+        prop_assert_eq!(other.show(), before);
+        other.set("config", &text).expect("the text of a service");
+        prop_assert_eq!(other.text(), text.clone());
+        prop_assert_eq!(other.show(), one.show());
+        check_applied(&other);
+        // An empty text is a new service.
+        other.set("config", "# nothing\n\n").expect("an empty text");
+        prop_assert_eq!(other.show(), ServiceWorld::new(1, 2).show());
+    }
+
+    /// A text does what its lines do one after another.
+    #[test]
+    fn a_text_does_what_its_lines_do(
+        commands in prop::collection::vec(0..COMMANDS.len(), 1..20),
+    ) {
+        let (one, other) = (ServiceWorld::new(1, 2), ServiceWorld::new(1, 2));
+        let accepted = commands.into_iter().filter(|at| {
+            let (name, text) = COMMANDS[*at];
+            one.set(name, text).is_ok()
+        });
+        let line = |at| {
+            let (name, text): (&str, &str) = COMMANDS[at];
+            format!("{name} {}\n", text.replace('\n', "; "))
+        };
+        let text: String = accepted.map(line).collect();
+        other.set("config", &text).expect("accepted before");
+        prop_assert_eq!(other.show(), one.show(), "{}", text);
+        prop_assert_eq!(other.text(), one.text());
+    }
+
     /// A refused command changes nothing; an accepted one is applied.
     #[test]
     fn a_refused_command_changes_nothing(
@@ -214,6 +279,168 @@ fn a_command_without_memory_changes_nothing() {
         }
     }
     assert!(failures > 1000, "{failures} failures");
+}
+
+/// Text with every kind of line.
+const TEXT: &str = "# all kinds
+slots 16
+buffer_max 512
+nrs_fairshare_delta_ms 20
+nrs_fairshare_mode gid_then_uid_fair
+nrs_policies tbf reg uid
+nrs_policies fairshare hp
+nrs_fairshare_weights uid:1:3,gid:4:9
+nrs_qbm_config by uid; group a capacity=1MB/s; client 5 class=first_come min=50%
+nrs_tbf_rule reg start b uid={2} rate=40 minrate=4 realtime=1
+nrs_tbf_rule reg start a uid={1} rate=10MB/s
+nrs_tbf_rule reg change default rate=7iops rank=b
+nrs_tbf_rule reg change a also=b
+";
+
+#[test]
+fn a_text_has_every_kind_of_line() {
+    let world = ServiceWorld::new(1, 2);
+    world.set("config", TEXT).expect("valid");
+    let ordered = |text: &str| {
+        let mut lines: Vec<String> = text.lines().skip(1).map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    let text = world.text();
+    assert_eq!(ordered(&format!("#\n{text}")), ordered(TEXT), "{text}");
+}
+
+#[test]
+fn a_text_without_memory_changes_nothing() {
+    let world = ServiceWorld::new(2, 2);
+    world.set("nrs_policies", "qbm").expect("valid");
+    let before = world.show();
+    for allocation in 0.. {
+        fail_after(allocation);
+        let done = world.set("config", TEXT);
+        fail_after(u32::MAX);
+        check_applied(&world);
+        let Err(error) = done else {
+            assert!(allocation > 100, "{allocation} allocations");
+            return;
+        };
+        assert_eq!(error.code, Code::NoMemory);
+        assert_eq!(world.show(), before);
+    }
+}
+
+/// A service whose policies a framework drives takes its own text, and others with these policies.
+#[test]
+fn a_text_keeps_the_policies_of_a_framework() {
+    for (policy, name, value) in [
+        ("qbm", "nrs_qbm_config", "by uid; group a capacity=1M"),
+        ("tbf uid", "nrs_tbf_rate", "5000"),
+        ("orr", "buffer_max", "512"),
+    ] {
+        let world = ServiceWorld::new(1, 1);
+        world.set("nrs_policies", policy).expect("a policy");
+        world.set(name, value).expect("valid");
+        world.driven.set(true);
+        let (text, before) = (world.text(), world.show());
+        world.set("config", &text).expect("its own text");
+        assert_eq!(world.show(), before);
+        // Without the other line.
+        let text = format!("nrs_policies {policy}\n");
+        world.set("config", &text).expect("its policy");
+        assert_eq!(world.text(), text);
+    }
+}
+
+#[test]
+fn the_longest_mode_is_read_back() {
+    let world = ServiceWorld::new(1, 1);
+    let mode = "gid+uid+jobid+projid+nid+nodemap+cgroup";
+    world
+        .set("nrs_policies", &format!("fairshare {mode}"))
+        .expect("a policy");
+    let (text, before) = (world.text(), world.show());
+    ServiceWorld::new(1, 1)
+        .set("config", &text)
+        .expect("the text of a service");
+    world.set("config", &text).expect("its own text");
+    assert_eq!(world.show(), before);
+}
+
+/// Rules that a text keeps have the same identifiers, by which classes know their rule; others have
+/// identifiers that no rule had before.
+#[test]
+fn rules_that_a_text_keeps_keep_their_identifiers() {
+    let world = ServiceWorld::new(1, 1);
+    let id = |name: &str| {
+        let name = Name::new(name).expect("a name");
+        let kept = world.settings(|settings| settings.parameters().kept.tbf.clone());
+        let rule_list = kept.rule_list_with(&name, Heads::Regular).expect("rules");
+        let id = rule_list.get(&name).expect("a rule").id;
+        id
+    };
+    world.set("nrs_policies", "tbf uid").expect("a policy");
+    for rule in ["start a uid={1} rate=1", "start b uid={2} rate=1"] {
+        world.set("nrs_tbf_rule", rule).expect("a rule");
+    }
+    let (a, b) = (id("a"), id("b"));
+    let rate = world.text().replace("uid={2} rate=1", "uid={2} rate=9");
+    let text = format!("{rate}nrs_tbf_rule start c uid={{3}} rate=5\n");
+    world.set("config", &text).expect("another rule");
+    let c = id("c");
+    assert_eq!((id("a"), id("b")), (a, b));
+    assert!(c > a.max(b));
+    // The same name with other conditions is another rule.
+    let text = "nrs_policies tbf uid\nnrs_tbf_rule start a uid={1 3} rate=1\n";
+    world.set("config", text).expect("another rule");
+    assert!(id("a") > c);
+}
+
+#[test]
+fn a_text_is_refused_with_the_place_of_the_fault() {
+    let world = ServiceWorld::new(1, 1);
+    for (text, code, shown) in [
+        ("slots 16\nslots x", Code::Invalid, "line 2: "),
+        (
+            "\n#\nnrs_none 1",
+            Code::NoEntry,
+            "line 3: no parameter of this name can be set",
+        ),
+        (
+            "drain 1",
+            Code::NoEntry,
+            "line 1: no parameter of this name can be set",
+        ),
+        (
+            "config x",
+            Code::NoEntry,
+            "line 1: no parameter of this name can be set",
+        ),
+        (
+            "nrs_policies tbf uid\nnrs_tbf_rule start a uid={1} rate=x",
+            Code::Invalid,
+            "line 2: column 35: expected a rate",
+        ),
+        (
+            "nrs_policies tbf uid\n  nrs_tbf_rule   start a uid={1} rate=x",
+            Code::Invalid,
+            "line 2: column 39: expected a rate",
+        ),
+        (
+            "nrs_tbf_rule start a uid={1} rate=1",
+            Code::Invalid,
+            "line 1: ",
+        ),
+        ("at_min 500\nat_max 400", Code::Invalid, ""),
+    ] {
+        let error = world.set("config", text).expect_err("refused");
+        assert_eq!(error.code, code, "{text}");
+        assert!(error.to_string().starts_with(shown), "{text}: {error}");
+    }
+    world.driven.set(true);
+    let busy = world
+        .set("config", "nrs_policies crrn")
+        .map_err(|error| error.code);
+    assert_eq!(busy, Err(Code::Busy));
 }
 
 /// Queues a request on the regular head of the first partition.

@@ -6,7 +6,7 @@
 //! - The *parameters* are the policy's numbers and words, by name without `nrs_` and the policy's
 //!   name.
 //! - A *text* is a parameter that the policy interprets itself, as it does for the service in the
-//!   kernel ([`ParameterHost`]).
+//!   kernel ([`ServiceDraft`]).
 
 use super::{item::Item, queue::START};
 use crate::scenario::{Param, Server};
@@ -15,13 +15,10 @@ use nrs_sched::{
     error::Error,
     mem::NoMemory,
     parameters::Values,
-    policy::{
-        control::{Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter},
-        AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Nothing, Part,
-    },
+    policy::{control::Parameters, AnyOverseer, AnyPart, AnyShared, Config, Kind, Part},
+    service::draft::ServiceDraft,
     text::PolicyCommand,
 };
-use std::cell::RefCell;
 
 /// Policy that was started on all partitions of a server.
 pub struct Started {
@@ -78,29 +75,27 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
         refused("policy", &server.policy)(reason)
     })?;
     let values = values(kind, server)?;
-    let parse = |values: &Values| {
-        let config = Config::parse(kind, command.argument, &values.policies);
-        config
-            .map_err(on_line())
-            .map(|config| config.on(Priority::Regular))
-    };
-    let mut kept = Kept::empty().map_err(no_memory)?;
-    let heads = [Some(parse(&values)?), None];
-    kept.follow(&[None, None], &heads).map_err(no_memory)?;
-    let host = ParameterHost(RefCell::new(Parameters { values, kept }));
+    let draft = ServiceDraft::<Item>::new(values, None).map_err(on_line())?;
+    let execute =
+        |key: &str, name: &str, text: &str| draft.execute(name, text).map_err(refused(key, text));
+    execute("policy", "nrs_policies", &server.policy)?;
     for (key, name, texts) in [
         ("rules", "nrs_tbf_rule", &server.rules[..]),
         ("plan", "nrs_qbm_config", server.plan.as_slice()),
         ("weights", "nrs_fairshare_weights", &server.weights),
     ] {
+        let policy = name.split('_').nth(1).unwrap_or_default();
         for text in texts {
-            host.carry_out(kind, name, text)
-                .map_err(refused(key, text))?;
+            if policy != kind.name() {
+                let reason = format!("only allowed with the policy {policy}");
+                return Err(refused(key, text)(reason));
+            }
+            execute(key, name, text)?;
         }
     }
-    let mut parameters = host.0.into_inner();
-    // Texts may have set parameters, so the line is parsed again.
-    let config = parse(&parameters.values)?;
+    let (mut parameters, [config, _]) = draft.into_settings().map_err(on_line())?;
+    let fallback = || Config::parse(kind, None, &parameters.values.policies);
+    let config = config.map_or_else(fallback, Ok).map_err(on_line())?;
     let overseer = AnyOverseer::new(&[Some(config)], &parameters.kept, secret);
     let overseer = overseer.map_err(no_memory)?;
     let update = parameters.update(&config, Priority::Regular);
@@ -143,87 +138,4 @@ fn values(kind: Kind, server: &Server) -> Result<Values, Refused> {
         set(pair).map_err(refused)?;
     }
     Ok(values)
-}
-
-/// Parameters of a service whose policy has not started.
-struct ParameterHost(RefCell<Parameters>);
-
-/// Uninhabited type: no part runs yet.
-enum Idle {}
-
-impl RunningPart for Idle {
-    type Item = Item;
-
-    fn cpt(&self) -> u16 {
-        match *self {}
-    }
-
-    fn priority(&self) -> Priority {
-        match *self {}
-    }
-
-    fn with<R>(&self, _f: impl FnOnce(&mut AnyPart<Item>) -> Option<R>) -> Option<R> {
-        match *self {}
-    }
-}
-
-impl Parts for ParameterHost {
-    type Item = Item;
-
-    fn now(&self) -> u64 {
-        0
-    }
-
-    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Item>> {
-        std::iter::empty::<Idle>()
-    }
-}
-
-impl Host for ParameterHost {
-    type Refusal = Error;
-
-    fn parameters(&self) -> Parameters {
-        self.0.borrow().clone()
-    }
-
-    fn note(&self, f: impl FnOnce(&mut Kept)) {
-        f(&mut self.0.borrow_mut().kept);
-    }
-
-    fn change(&self, f: impl FnOnce(&mut Parameters) -> Result<(), Error>) -> Result<(), Error> {
-        let mut new = self.parameters();
-        f(&mut new)?;
-        *self.0.borrow_mut() = new;
-        Ok(())
-    }
-
-    fn can_restart(&self, _kind: Kind) -> bool {
-        true
-    }
-
-    fn cpts(&self) -> u16 {
-        1
-    }
-
-    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R {
-        f(None, &Nothing)
-    }
-
-    fn reset(&self, _kind: Kind) {}
-}
-
-impl ParameterHost {
-    /// Sets the text parameter `name` of the policy `kind` to `text`.
-    fn carry_out(&self, kind: Kind, name: &str, text: &str) -> Result<(), String> {
-        let policy = name.split('_').nth(1).unwrap_or_default();
-        if policy != kind.name() {
-            return Err(format!("only allowed with the policy {policy}"));
-        }
-        let mut texts = Kept::texts::<Self>();
-        let found = texts.find(|other: &&TextParameter<Self>| other.name == name);
-        let store = found
-            .and_then(|text| text.store)
-            .ok_or("unknown parameter")?;
-        store(self, text).map_err(|error| error.to_string())
-    }
 }

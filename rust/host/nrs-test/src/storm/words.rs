@@ -77,6 +77,7 @@ pub fn value(file: &str, gentle: bool, random: &mut Random) -> String {
         "nrs_fairshare_weights" => weights(random),
         "nrs_tbf_rule" => rule(gentle, random),
         "nrs_qbm_config" => plan(gentle, random),
+        "config" => config(random),
         "high_priority_sources" => random
             .pick(&["none", "realtime", "meta prio", "realtime meta prio"])
             .to_owned(),
@@ -85,6 +86,15 @@ pub fn value(file: &str, gentle: bool, random: &mut Random) -> String {
             None => random.pick(&["1", "x", "reset all"]).to_owned(),
         },
     }
+}
+
+/// Returns the text of a whole service, with any policy.
+fn config(random: &mut Random) -> String {
+    let line = |(name, value): &(&str, &str)| format!("{name} {value}\n");
+    let delay: String = GENTLE_DELAY.iter().map(line).collect();
+    let (slots, policy) = (random.within(1, 64), policy(random));
+    let weights = weights(random);
+    format!("{delay}slots {slots}\nnrs_policies {policy}\nnrs_fairshare_weights {weights}\n")
 }
 
 /// Returns a number or a word, for both heads or for one.

@@ -376,6 +376,7 @@ impl FileReader<'_> {
             ("nrs_fairshare_weights", _) => "set the table `weights` instead",
             ("nrs_tbf_rule", _) => "set tables [[service.NAME.rule]] instead",
             ("nrs_qbm_config", _) => "set the table `qbm` instead",
+            ("config", _) => "set the keys of the service instead",
             (_, AccessMode::Read) => "the parameter is read-only",
             (_, AccessMode::Write) => "the parameter is write-only and has no value to configure",
             (_, AccessMode::Both) => return Some(parameter),

@@ -19,8 +19,9 @@ use super::rules::Rules;
 /// Names of the heads, regular first.
 pub const HEADS: [&str; 2] = ["reg", "hp"];
 
-/// Parameters with several values, which have own fields in [`ServiceState`].
-const WHOLE: [&str; 4] = [
+/// Parameters with several values, which have own fields in [`ServiceState`], or are all of it.
+const WHOLE: [&str; 5] = [
+    "config",
     "nrs_policies",
     "nrs_fairshare_weights",
     "nrs_tbf_rule",

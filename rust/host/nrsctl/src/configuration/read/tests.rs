@@ -192,6 +192,8 @@ device = 'sda'
     2:12: service.s.parameters.nrs_fairshare_weights: set the table
 [service.s] ; parameters.nrs_tbf_rule = 1
     2:12: service.s.parameters.nrs_tbf_rule: set tables
+[service.s] ; parameters.config = 1
+    2:12: service.s.parameters.config: set the keys
 [service.s] ; parameters.nrs_qbm_config = 1
     2:12: service.s.parameters.nrs_qbm_config: set the table
 [service.s] ; parameters.clients = 1

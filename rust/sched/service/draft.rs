@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Settings that are being written line by line, without partitions.
+//!
+//! A draft is a [`Host`] of the texts of policies, so each line is executed by the code that
+//! executes a write to the parameter. Nothing runs with a draft; it becomes the settings of a
+//! service as a whole ([`super::ServiceSettings::apply`]), or is dropped.
+
+#[cfg(not(MODULE))]
+use super::Primaries;
+use super::{
+    change::SharedStates,
+    settings::{Stored, DRIVEN},
+};
+use crate::sched::{
+    attr::Priority,
+    error::{Code, Error, Result},
+    item::Item,
+    mem::Owned,
+    parameters::{settable, Values, UNSETTABLE},
+    policy::{
+        control::{
+            addresses, ByHead, Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter,
+        },
+        AnyOverseer, AnyPart, Config, Kept, Kind, Nothing,
+    },
+    text::{for_each_setting, PolicyCommand},
+};
+use core::{
+    cell::{BorrowMutError, RefCell},
+    marker::PhantomData,
+};
+
+/// Settings that are being written, for a service with requests `I`.
+pub struct ServiceDraft<I> {
+    /// Borrowed for one change at a time, so that borrowing does not fail.
+    stored: RefCell<Owned<Stored>>,
+    /// Parameters before the first line.
+    initial: Parameters,
+    /// True if the policies are given, and a line may only confirm them.
+    driven: bool,
+    requests: PhantomData<fn() -> I>,
+}
+
+impl<I: Item + 'static> ServiceDraft<I> {
+    /// Creates a draft with `values`. With `driven`, the heads run these policies, and lines must
+    /// not select others.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(values: Values, driven: Option<&ByHead<Option<Config>>>) -> Result<Self> {
+        let mut stored = Owned::new(Stored {
+            parameters: Parameters {
+                values,
+                kept: Kept::empty()?,
+            },
+            primaries: [None; 2],
+            shared: SharedStates::new(),
+        })?;
+        if let Some(driven) = driven {
+            stored.select(*driven)?;
+        }
+        Ok(Self {
+            initial: stored.parameters.clone(),
+            stored: RefCell::new(stored),
+            driven: driven.is_some(),
+            requests: PhantomData,
+        })
+    }
+
+    /// Returns true if the policies are given.
+    pub(super) const fn is_driven(&self) -> bool {
+        self.driven
+    }
+
+    /// Executes all lines of `text`; see [`for_each_setting`].
+    ///
+    /// # Errors
+    ///
+    /// The error of the first line that is refused, with its position.
+    pub fn write(&self, text: &str) -> Result {
+        for_each_setting(text, |name, value| self.execute(name, value))
+    }
+
+    /// Returns the finished settings.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the values contradict each other.
+    pub(super) fn finish(self) -> Result<Owned<Stored>> {
+        let mut stored = self.stored.into_inner();
+        stored.parameters.values.check()?;
+        let max = stored.parameters.values.service.buffer_max;
+        stored.parameters.values.set_buffer_max(max);
+        stored.configure();
+        stored.parameters.check()?;
+        Ok(stored)
+    }
+
+    /// Returns parameters and primaries of the finished draft.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the values contradict each other.
+    #[cfg(not(MODULE))]
+    pub fn into_settings(self) -> Result<(Parameters, Primaries)> {
+        let stored = self.finish()?;
+        Ok((stored.parameters.clone(), stored.primaries))
+    }
+
+    /// Sets the parameter `name` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`settable`] and of the parameter.
+    pub fn execute(&self, name: &str, value: &str) -> Result {
+        let parameter = settable(name)?;
+        if name == "nrs_policies" {
+            return self.start_policy(&PolicyCommand::parse(value)?);
+        }
+        match &parameter.value {
+            // Values may contradict each other until the last line.
+            Some(stored) => self.change(|parameters| (stored.set)(&mut parameters.values, value)),
+            None => {
+                let mut texts = Kept::texts::<Self>();
+                let text = texts.find(|text: &&TextParameter<Self>| text.name == name);
+                text.and_then(|text| text.store).ok_or(UNSETTABLE)?(self, value)
+            }
+        }
+    }
+
+    fn start_policy(&self, command: &PolicyCommand<'_>) -> Result {
+        let mut stored = self.stored.try_borrow_mut().map_err(in_use)?;
+        let policies = &stored.parameters.values.policies;
+        let kind = Kind::from_name(command.policy)?;
+        let config = Config::parse(kind, command.argument, policies)?;
+        let chosen = (kind != Kind::FALLBACK).then_some(config);
+        let mut new = stored.primaries;
+        for (primary, priority) in new.iter_mut().zip(Priority::ALL) {
+            if addresses(command.heads, priority) {
+                *primary = chosen.map(|config| config.on(priority));
+            }
+        }
+        if self.driven && new != stored.primaries {
+            return Err(DRIVEN);
+        }
+        stored.select(new)
+    }
+}
+
+/// Returns the error of a change within a change, which does not happen.
+fn in_use(_: BorrowMutError) -> Error {
+    bug!();
+    Error::new(Code::Busy, "the draft is in use")
+}
+
+/// No part: a draft has none.
+impl<I: Item> RunningPart for PhantomData<I> {
+    type Item = I;
+
+    fn cpt(&self) -> u16 {
+        0
+    }
+
+    fn priority(&self) -> Priority {
+        Priority::Regular
+    }
+
+    fn with<R>(&self, _f: impl FnOnce(&mut AnyPart<I>) -> Option<R>) -> Option<R> {
+        None
+    }
+}
+
+impl<I: Item + 'static> Parts for ServiceDraft<I> {
+    type Item = I;
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = I>> {
+        core::iter::empty::<PhantomData<I>>()
+    }
+}
+
+impl<I: Item + 'static> Host for ServiceDraft<I> {
+    type Refusal = Error;
+
+    fn parameters(&self) -> Parameters {
+        match self.stored.try_borrow() {
+            Ok(stored) => stored.parameters.clone(),
+            Err(_) => {
+                bug!();
+                self.initial.clone()
+            }
+        }
+    }
+
+    fn note(&self, f: impl FnOnce(&mut Kept)) {
+        match self.stored.try_borrow_mut() {
+            Ok(mut stored) => f(&mut stored.parameters.kept),
+            Err(_) => bug!(),
+        }
+    }
+
+    fn change(&self, f: impl FnOnce(&mut Parameters) -> Result) -> Result {
+        // A draft is dropped after an error, so the change needs no copy.
+        let mut stored = self.stored.try_borrow_mut().map_err(in_use)?;
+        f(&mut stored.parameters)?;
+        let primaries = stored.primaries;
+        stored.select(primaries)
+    }
+
+    fn can_restart(&self, _kind: Kind) -> bool {
+        true
+    }
+
+    fn cpts(&self) -> u16 {
+        1
+    }
+
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R {
+        f(None, &Nothing)
+    }
+
+    fn reset(&self, _kind: Kind) {}
+}

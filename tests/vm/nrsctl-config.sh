@@ -133,11 +133,11 @@ by_hand() {
 	printf '[[service.svc.rule]]\nname = "%s"\nmatch = "uid={%s}"\nrate = %s\n' a 1 5 b 2 \
 		6 >>/tmp/c.toml
 	ctl 0 apply -v /tmp/c.toml
-	prints 'svc: nrs_tbf_rule = start a '
+	prints 'svc: nrs_tbf_rule start a '
 	sed -i 's/rate = 6/rate = 7/' /tmp/c.toml
 	ctl 0 apply -v /tmp/c.toml
-	prints 'svc: nrs_tbf_rule = change b rate=7'
-	prints 'svc: 1 change made'
+	prints 'svc: nrs_tbf_rule start b uid={2} rate=7'
+	prints 'svc: changed'
 	equal
 	# An error in a file is reported with its position, and nothing is changed.
 	before=$(settings svc)
@@ -148,8 +148,8 @@ by_hand() {
 	unchanged apply
 }
 
-# Verifies the rollback of a step that the module refuses midway. buffer_max can be raised only
-# while no request is ordered, so not while throttled writes are queued.
+# Verifies that a service stays as it was if the module refuses a change. buffer_max can be raised
+# only while no request is ordered, so not while throttled writes are queued.
 refused() {
 	printf '%s\n' '[service.svc]' 'slots = 8' 'policy = "tbf uid"' \
 		'parameters = { nrs_pop = "overlap", buffer_max = 256 }' \
@@ -164,7 +164,7 @@ refused() {
 	sed -i 's/slots = 8/slots = 9/; s/buffer_max = 256/buffer_max = 65536, at_min = 7/
 		s/rate = 2/rate = 3/' /tmp/c.toml
 	ctl 7 apply --wait 1 /tmp/c.toml
-	complains 'svc: `buffer_max = 65536` was refused'
+	complains 'svc: the configuration was refused: buffer_max '
 	complains 'the service was not changed'
 	now=$(settings svc)
 	[ "$(sed 's/, ref .*//' <<<"$now")" = "$(sed 's/, ref .*//' <<<"$before")" ] ||

@@ -6,12 +6,12 @@
 //! executes a write to the parameter. Nothing runs with a draft; it becomes the settings of a
 //! service as a whole ([`super::ServiceSettings::apply`]), or is dropped.
 
-#[cfg(not(MODULE))]
-use super::Primaries;
 use super::{
     change::SharedStates,
     settings::{Stored, DRIVEN},
 };
+#[cfg(not(MODULE))]
+use super::{text, Primaries};
 use crate::sched::{
     attr::Priority,
     error::{Code, Error, Result},
@@ -107,6 +107,29 @@ impl<I: Item + 'static> ServiceDraft<I> {
     pub fn into_settings(self) -> Result<(Parameters, Primaries)> {
         let stored = self.finish()?;
         Ok((stored.parameters.clone(), stored.primaries))
+    }
+
+    /// Returns the text that the policy of the parameter `name` shows.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no policy has a text of this name. The errors of the parameter.
+    #[cfg(not(MODULE))]
+    pub fn show(&self, name: &str) -> Result<String> {
+        let mut out = String::new();
+        let mut texts = Kept::texts::<Self>();
+        let text = texts.find(|text: &&TextParameter<Self>| text.name == name);
+        text.and_then(|text| text.show).ok_or(UNSETTABLE)?(self, &mut out)?;
+        Ok(out)
+    }
+
+    /// Returns the settings as text: the lines that differ from the first values.
+    #[cfg(not(MODULE))]
+    pub fn text(&self) -> String {
+        let (stored, mut out) = (self.stored.borrow(), String::new());
+        let written = text::write(&stored, &self.initial.values, &mut out);
+        bug!(written.is_err());
+        out
     }
 
     /// Sets the parameter `name` to `value`.

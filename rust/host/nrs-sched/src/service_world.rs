@@ -7,7 +7,7 @@ use crate::{
     attr::Priority,
     error::{Code, Error, Result},
     head::Head,
-    parameters::{self, Values},
+    parameters::{self, Parameter, Values},
     policy::{control::OverseerContext, AnyOverseer, Config, Kept, Kind, Nothing, Tunables},
     service::{
         policies, upkeep, HeadAccess, Primaries, ServiceHead, ServiceHost, ServiceParts,
@@ -167,6 +167,36 @@ impl ServiceWorld {
         found.store.ok_or(denied)?(self, text)
     }
 
+    /// Returns what the parameter `name` shows.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no such parameter. Any error of the parameter.
+    pub fn get(&self, name: &str) -> Result<String> {
+        let mut out = String::new();
+        match name {
+            "config" => return Ok(self.text()),
+            "nrs_policies" => {
+                // Removes policies that have stopped.
+                upkeep::maintain(self).expect("memory");
+                let primaries = *self.settings.borrow().primaries();
+                policies::write_policies(self, &primaries, &mut out)?;
+                return Ok(out);
+            }
+            _ => {}
+        }
+        let none = Error::new(Code::NoEntry, "no such parameter");
+        if let Some(stored) = &parameters::named(name).ok_or(none)?.value {
+            let values = self.settings.borrow().parameters().values;
+            (stored.show)(&values, &mut out)?;
+        } else {
+            let mut texts = Kept::texts::<Self>();
+            let found = texts.find(|one| one.name == name).ok_or(none)?;
+            found.show.ok_or(none)?(self, &mut out)?;
+        }
+        Ok(out)
+    }
+
     /// Returns the text of the service.
     ///
     /// # Panics
@@ -179,37 +209,22 @@ impl ServiceWorld {
         out
     }
 
-    /// Returns all settings as text: values, texts of policies, and the policies of the heads.
-    ///
-    /// # Panics
-    ///
-    /// A parameter cannot be shown.
+    /// Returns all settings as text: each parameter that can be read, but the reason of the last
+    /// refusal, which is not a setting.
     pub fn show(&self) -> String {
-        // Removes policies that have stopped.
-        upkeep::maintain(self).expect("memory");
-        let mut out = String::new();
-        for parameter in parameters::all() {
-            if let Some(stored) = &parameter.value {
-                let values = self.settings.borrow().parameters().values;
-                (stored.show)(&values, &mut out).expect("text");
-            }
-        }
-        for text in Kept::texts::<Self>() {
-            // The reason of the last refusal is not a setting.
-            if text.name.ends_with("_error") {
-                continue;
-            }
-            if let Some(show) = text.show {
-                out.push_str(text.name);
-                out.push('\n');
-                if let Err(error) = show(self, &mut out) {
-                    out.push_str(error.reason);
+        let names = parameters::all().map(Parameter::name);
+        let names = names.filter(|name| *name != "config" && !name.ends_with("_error"));
+        names
+            .filter_map(|name| {
+                let shown = self.get(name);
+                let denied = |error: &Error| error.code == Code::NoEntry;
+                if shown.as_ref().is_err_and(denied) {
+                    return None;
                 }
-            }
-        }
-        let primaries = *self.settings.borrow().primaries();
-        policies::write_policies(self, &primaries, &mut out).expect("text");
-        out
+                let shown = shown.unwrap_or_else(|error| error.to_string());
+                Some(format!("{name}\n{shown}"))
+            })
+            .collect()
     }
 }
 

@@ -5,12 +5,11 @@
 //! [`document`] parses a TOML file into a tree whose keys and values have places. [`read`] turns
 //! the files into the wanted [`state::ServiceState`] of each service, device and disk, and collects
 //! all [`fault::Fault`]s with file, line, column and key. [`running`] reads the state that the
-//! module shows. [`plan`] computes the steps, single writes, that lead from one state to another.
+//! module shows. Both are the text `config`, by which [`carry_out`] replaces all settings at once.
 //!
 //! ```text
-//!   files ──document──▶ read ──▶ wanted ──┐
-//!                                         ├─plan─▶ steps ──carry_out──▶ Kernel
-//!   Kernel ──running──▶ running state ────┘
+//!   files ──document──▶ read ──▶ wanted state ──text, carry_out──▶ Kernel
+//!   Kernel ──running──▶ running state                        (config)
 //!                            └──render──▶ text (save, and the two sides of a diff)
 //! ```
 
@@ -23,7 +22,6 @@ pub mod edit;
 pub mod fault;
 pub mod files;
 pub mod keys;
-pub mod plan;
 pub mod read;
 pub mod reader;
 pub mod render;

@@ -3,29 +3,21 @@
 //! Mock of the module for tests.
 //!
 //! Services with given texts show these texts and accept the values that the parameters' parsers
-//! accept. Modelled services handle configurations like the real module: they use the same parsers,
-//! rule lists ([`RuleList`]), qbm configurations ([`Plan`]) and tables of weights, and print them
-//! in the same format.
+//! accept. Other services are the module's own, in a host without devices ([`ServiceWorld`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nrs_agent::status::Status;
-use nrs_sched::parameters::{self, Values};
-use nrs_sched::policy::fairshare::weights::Weights;
-use nrs_sched::policy::Kind;
-use nrs_sched::qbm::plan::Plan;
-use nrs_sched::rules::{Rate, RuleCommand, RuleList};
-use nrs_sched::text::PolicyState as Run;
-use nrs_sched::text::{write_policies, Heads, PolicyCommand, PolicyRow};
+use nrs_sched::error::Error;
+use nrs_sched::parameters;
+use nrs_sched::service_world::ServiceWorld;
 
 use crate::accounts::Accounts;
 use crate::configuration::devices::DEFAULTS;
 use crate::configuration::keys::MODULE;
-use crate::configuration::state::{normal, HeadPolicy, Setting};
 use crate::failure::{Failure, FailureKind as Trouble, Result};
 use crate::kernel::{Device, Exclusion, Kernel};
 use crate::refusal;
@@ -43,18 +35,8 @@ struct MockService {
 enum MockParameters {
     /// Given texts.
     Texts(BTreeMap<String, String>),
-    /// Model of the module's behaviour.
-    Model(Box<Model>),
-}
-
-/// Parameters of a modelled service.
-struct Model {
-    values: Values,
-    mode: String,
-    weights: Weights,
-    plan: Plan,
-    policies: [HeadPolicy; 2],
-    rule_lists: [Option<RuleList>; 2],
+    /// A service of the module.
+    World(Box<ServiceWorld>),
 }
 
 /// Mock of the module.
@@ -106,6 +88,14 @@ const GROUPS: &str = "staff:x:3001:alice\n";
 /// Length of each disk, sectors.
 const SECTORS: u64 = 1000;
 
+/// Number of partitions of a service, unless it is set.
+const CPTS: u32 = 2;
+
+/// Returns the failure of the module's `error`.
+fn failure(error: Error) -> Failure {
+    Failure::new(refusal::kind(error.code), error.to_string())
+}
+
 fn refuse<T>(reason: impl ToString) -> Result<T> {
     Err(Failure::new(Trouble::Refused, reason.to_string()))
 }
@@ -122,7 +112,7 @@ impl MockService {
     fn new(values: MockParameters) -> Self {
         Self {
             made: false,
-            cpts: 2,
+            cpts: CPTS,
             clients: 0,
             values,
         }
@@ -135,7 +125,10 @@ impl MockService {
                 texts.insert(name.into(), format!("{value}\n"));
                 Ok(())
             }
-            MockParameters::Model(model) => model.set(name, value),
+            MockParameters::World(world) => {
+                assert!(value.len() <= 4095 || ["config", "nrs_qbm_config"].contains(&name));
+                world.set(name, value).map_err(failure)
+            }
         }
     }
 
@@ -145,192 +138,23 @@ impl MockService {
                 Some(text) => Ok(text.clone()),
                 None => missing(format!("no parameter '{name}'")),
             },
-            MockParameters::Model(_) if name == "clients" => {
+            MockParameters::World(_) if name == "clients" => {
                 let client = "- client: \"c\"\n  counters: { passed: 0 }\n";
                 let clients = client.repeat(self.clients);
                 Ok(format!(
                     "service: {{ slots: 1 }}\nclients:\n{clients}targets:\n"
                 ))
             }
-            MockParameters::Model(model) => model.get(name, self.cpts),
+            MockParameters::World(world) => world.get(name).map_err(failure),
         }
     }
 }
 
-impl Model {
-    fn new(slots: &str) -> Self {
-        let mut values = Values::default();
-        values.set_named("slots", slots).unwrap();
-        Self {
-            values,
-            mode: refusal::default(parameters::named("nrs_fairshare_mode").unwrap()),
-            weights: Weights::new(),
-            plan: Plan::none(),
-            policies: [HeadPolicy::FIFO, HeadPolicy::FIFO],
-            rule_lists: [None, None],
-        }
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.get(name, 0).unwrap().trim().parse().unwrap()
-    }
-
-    fn rate(&self) -> Rate {
-        Rate::parse(&self.number("nrs_tbf_rate").to_string()).unwrap()
-    }
-
-    fn max(&self) -> u32 {
-        self.number("nrs_tbf_rules_max").try_into().unwrap()
-    }
-
-    fn heads(heads: Heads) -> Vec<usize> {
-        match heads {
-            Heads::All => vec![0, 1],
-            Heads::Regular => vec![0],
-            Heads::High => vec![1],
-        }
-    }
-
-    fn set(&mut self, name: &str, value: &str) -> Result {
-        let Some(parameter) = parameters::named(name) else {
-            return missing("no such parameter");
-        };
-        assert!(value.len() <= 4095 || name == "nrs_qbm_config", "E2BIG");
-        match name {
-            "config" => refuse("a whole service is not modelled"),
-            "nrs_policies" => self.set_policy(value),
-            "nrs_tbf_rule" => self.set_rule(value),
-            "nrs_fairshare_weights" => {
-                self.weights = match self.weights.apply(value) {
-                    Ok(weights) => weights,
-                    Err(error) => return refuse(error.reason),
-                };
-                Ok(())
-            }
-            "nrs_qbm_config" => {
-                self.plan = match Plan::parse(value) {
-                    Ok(plan) => plan,
-                    Err(error) => return refuse(error),
-                };
-                Ok(())
-            }
-            "nrs_fairshare_mode" => {
-                if let Setting::One(mode) = normal(parameter, value).or_else(refuse)? {
-                    self.mode = mode;
-                }
-                Ok(())
-            }
-            _ => {
-                let before = self.values;
-                let done = self.values.set_named(name, value);
-                done.or_else(|error| refuse(error.reason))?;
-                let (rate, max) = (self.rate(), self.max());
-                if !self
-                    .rule_lists
-                    .iter()
-                    .flatten()
-                    .all(|rule_list| rule_list.fits(max))
-                {
-                    self.values = before;
-                    return busy("more rules exist");
-                }
-                for rule_list in self.rule_lists.iter_mut().flatten() {
-                    *rule_list = rule_list.with_defaults(rate, max).unwrap();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn set_policy(&mut self, value: &str) -> Result {
-        let command = PolicyCommand::parse(value).or_else(|error| refuse(error.reason))?;
-        let kind = Kind::from_name(command.policy).or_else(|error| refuse(error.reason))?;
-        let policy = HeadPolicy::new(kind, command.argument).or_else(refuse)?;
-        for head in Self::heads(command.heads) {
-            let same = self.policies[head].fields() == policy.fields();
-            self.policies[head] = policy.clone();
-            if let (Some(fields), false) = (policy.fields(), same) {
-                self.rule_lists[head] =
-                    Some(RuleList::new(fields, self.rate(), self.max()).unwrap());
-            } else if policy.fields().is_none() {
-                self.rule_lists[head] = None;
-            }
-        }
-        Ok(())
-    }
-
-    fn set_rule(&mut self, value: &str) -> Result {
-        let command = RuleCommand::parse(value).or_else(refuse)?;
-        let mut new = [None, None];
-        for head in Self::heads(command.heads) {
-            let other = self.rule_lists[1 - head].is_some();
-            match &self.rule_lists[head] {
-                Some(rule_list) => new[head] = Some(rule_list.apply(&command).or_else(refuse)?),
-                None if command.heads == Heads::All && other => {}
-                None => return refuse("tbf is not started"),
-            }
-        }
-        for (rule_list, new) in self.rule_lists.iter_mut().zip(new) {
-            *rule_list = new.or(rule_list.take());
-        }
-        Ok(())
-    }
-
-    fn get(&self, name: &str, cpts: u32) -> Result<String> {
-        let mut out = String::new();
-        match name {
-            "nrs_policies" => {
-                let [regular, high] = self.policies.each_ref().map(rows);
-                write_policies(&mut out, &regular, Some(&high)).unwrap();
-            }
-            "nrs_fairshare_weights" => self.weights.write(&mut out).unwrap(),
-            "nrs_qbm_config" => self.plan.write(&mut out).unwrap(),
-            "nrs_tbf_rule" => {
-                if self.rule_lists.iter().all(Option::is_none) {
-                    return missing("tbf is not started");
-                }
-                for (title, rule_list) in ["regular_requests:\n", "high_priority_requests:\n"]
-                    .into_iter()
-                    .zip(&self.rule_lists)
-                {
-                    out.push_str(title);
-                    for cpt in (0..cpts).filter(|_| rule_list.is_some()) {
-                        out.push_str(&format!("CPT {cpt}:\n"));
-                        rule_list.as_ref().unwrap().write(&mut out, |_| 0).unwrap();
-                    }
-                }
-            }
-            "nrs_fairshare_mode" => out = format!("{}\n", self.mode),
-            _ => match parameters::named(name).and_then(|parameter| parameter.value) {
-                Some(stored) => (stored.show)(&self.values, &mut out).unwrap(),
-                None => return missing("no such parameter"),
-            },
-        }
-        Ok(out)
-    }
-}
-
-/// Returns the rows of all policies of a head on which `policy` is started.
-fn rows(policy: &HeadPolicy) -> Vec<PolicyRow<'_>> {
-    let row = |kind: &Kind| {
-        let (runs, fallback) = (*kind == policy.kind, *kind == Kind::Fifo);
-        let argument = policy.argument.as_ref().filter(|_| runs);
-        PolicyRow {
-            name: kind.name(),
-            argument: argument.map(|argument| argument as &dyn Display),
-            state: if runs || fallback {
-                Run::Started
-            } else {
-                Run::Stopped
-            },
-            fallback,
-            queued: 0,
-            active: 0,
-            stats: &[],
-            counts: &[],
-        }
-    };
-    Kind::ALL.iter().map(row).collect()
+/// Returns a service of the module with `cpts` partitions and the parameter `slots`.
+fn world(cpts: u32, slots: &str) -> MockParameters {
+    let world = ServiceWorld::new(1, cpts.try_into().unwrap());
+    world.set("slots", slots).unwrap();
+    MockParameters::World(world.into())
 }
 
 impl Mock {
@@ -373,7 +197,7 @@ impl Mock {
         Self::new(services.iter().map(|name| {
             let service = MockService {
                 clients: 1,
-                ..MockService::new(MockParameters::Model(Model::new("auto").into()))
+                ..MockService::new(world(CPTS, "auto"))
             };
             (name.to_string(), service)
         }))
@@ -389,6 +213,13 @@ impl Mock {
         self.taken.set(Some(taken));
         self.refused.set(count);
         self.trouble.set(trouble);
+    }
+
+    /// Lets a framework drive the policies of the service.
+    pub fn drive(&self, service: &str) {
+        if let MockParameters::World(world) = &self.services.borrow()[service].values {
+            world.driven.set(true);
+        }
     }
 
     /// Adds a client to the service.
@@ -425,8 +256,7 @@ impl Mock {
     fn create_if_missing(&self, service: &str) {
         let mut services = self.services.borrow_mut();
         let service = services.entry(service.into());
-        service
-            .or_insert_with(|| MockService::new(MockParameters::Model(Model::new("auto").into())));
+        service.or_insert_with(|| MockService::new(world(CPTS, "auto")));
     }
 
     /// Counts a write, and fails if the write is to be refused.
@@ -476,10 +306,10 @@ impl Kernel for Mock {
         if services.contains_key(service) {
             return busy("it is there");
         }
-        let model = Model::new(&self.parameters.borrow()["default_slots"]);
+        let slots = &self.parameters.borrow()["default_slots"];
         let made = MockService {
             made: true,
-            ..MockService::new(MockParameters::Model(model.into()))
+            ..MockService::new(world(CPTS, slots))
         };
         services.insert(service.into(), made);
         Ok(())
@@ -509,9 +339,13 @@ impl Kernel for Mock {
                 return busy("it has clients");
             }
             service.cpts = cpts;
-            if let MockParameters::Model(model) = &mut service.values {
-                model.policies = [HeadPolicy::FIFO, HeadPolicy::FIFO];
-                model.rule_lists = [None, None];
+            if let MockParameters::World(old) = &service.values {
+                let text = old.text();
+                let of_policies = ["nrs_policies", "nrs_tbf_rule"];
+                let stays = |line: &&str| !of_policies.iter().any(|name| line.starts_with(name));
+                let lines: Vec<&str> = text.lines().filter(stays).collect();
+                service.values = world(cpts, "auto");
+                service.set("config", &lines.join("\n"))?;
             }
             Ok(())
         })

@@ -15,9 +15,9 @@ use nrs_sched::{
 use crate::failure::{Failure, FailureKind, Result};
 
 /// Returns the kind of failure of a refusal with `code`.
-fn kind(code: Code) -> FailureKind {
+pub(crate) fn kind(code: Code) -> FailureKind {
     match code {
-        Code::NoEntry => FailureKind::NotFound,
+        Code::NoEntry | Code::NoDevice => FailureKind::NotFound,
         Code::Again | Code::Busy => FailureKind::Busy,
         Code::NoMemory => FailureKind::Other,
         _ => FailureKind::Refused,
@@ -42,7 +42,12 @@ pub fn reason(parameter: &Parameter, value: &str) -> Option<(FailureKind, String
         _ => parameter
             .check
             .and_then(|check| check(value).err())
-            .map(|error| (kind(error.code), bare(parameter, error.reason).to_owned())),
+            .map(|error| {
+                (
+                    kind(error.code),
+                    bare(parameter, &error.to_string()).to_owned(),
+                )
+            }),
     }
 }
 

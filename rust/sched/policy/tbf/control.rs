@@ -41,7 +41,7 @@ pub struct Kept {
 
 impl Kept {
     /// Returns the rules of the head of `priority`.
-    fn rule_list(&self, priority: Priority) -> Option<&Shared<RuleList>> {
+    pub fn rule_list(&self, priority: Priority) -> Option<&Shared<RuleList>> {
         let [regular, high] = &self.rule_lists;
         match priority {
             Priority::Regular => regular,

@@ -41,10 +41,10 @@ pub struct Args {
     /// Removes services and devices that no file defines, except those in use.
     #[arg(long, conflicts_with = "service")]
     pub prune: bool,
-    /// Prints each step.
+    /// Prints what is written to the module.
     #[arg(long, short = 'v')]
     pub verbose: bool,
-    /// Time limit in seconds for retrying busy steps and for waiting for disks and devices.
+    /// Time limit in seconds for retrying busy services and for waiting for disks and devices.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub wait: u16,
     /// Files, or directories of *.toml (default /etc/nrs).
@@ -53,8 +53,8 @@ pub struct Args {
 }
 
 /// Applies the configuration files, after showing the differences from the running state. SIGHUP,
-/// SIGINT and SIGTERM end the command between two steps. A failure of one service does not prevent
-/// changes of the other services.
+/// SIGINT and SIGTERM end the command between two services. A failure of one service does not
+/// prevent changes of the other services.
 ///
 /// # Errors
 ///
@@ -192,8 +192,13 @@ fn apply(
             continue;
         }
         match change.carry_out(kernel, patience, told) {
-            Ok(1) => output.done(format!("{}: 1 change made", change.service))?,
-            Ok(count) => output.done(format!("{}: {count} changes made", change.service))?,
+            Ok(()) => {
+                let done = match change.from {
+                    Some(_) => "changed",
+                    None => "created",
+                };
+                output.done(format!("{}: {done}", change.service))?;
+            }
             Err(failure) => failures.push(failure),
         }
     }
@@ -266,12 +271,8 @@ impl<'a> Todo<'a> {
         for (name, section) in &wanted.services {
             let there = services.contains(name);
             let change = ServiceChange::new(kernel, name, &section.state, &slots, there);
-            let change = change.and_then(|change| {
-                let needed = change.from.is_none() || !change.steps(&slots)?.is_empty();
-                Ok(needed.then_some(change))
-            });
             match change {
-                Ok(change) => changes.extend(change),
+                Ok(change) => changes.extend(change.is_needed().then_some(change)),
                 Err(failure) => failures.push(failure),
             }
         }
@@ -300,14 +301,17 @@ impl<'a> Todo<'a> {
         now == wanted && none
     }
 
-    /// Shows the differences, and with `verbose` the steps.
+    /// Shows the differences, and with `verbose` what is written.
     fn show(&self, verbose: bool, output: &mut Output<'_>) -> Result {
         let [now, wanted] = &self.module;
         let slots = &self.slots;
         if now != wanted {
             output.difference("module", &of_module(now), &of_module(wanted))?;
         }
-        for ServiceChange { service, from, to } in &self.changes {
+        for change in &self.changes {
+            let ServiceChange {
+                service, from, to, ..
+            } = change;
             let old = from.as_ref().map_or(String::new(), |from| {
                 let cpts = from.cpts.filter(|_| to.cpts.is_some());
                 let from = ServiceState {
@@ -323,8 +327,8 @@ impl<'a> Todo<'a> {
             output.difference(name, &render::service(name, state, slots), "")?;
         }
         for change in self.changes.iter().filter(|_| verbose) {
-            for step in change.steps(slots)? {
-                writeln!(output.report, "{}: {step}", change.service)?;
+            for line in change.lines() {
+                writeln!(output.report, "{}: {line}", change.service)?;
             }
         }
         Ok(())

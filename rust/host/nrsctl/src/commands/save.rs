@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 
 use crate::configuration::devices::{defined, in_words, lasting_disk};
 use crate::configuration::files::File;
-use crate::configuration::plan::steps;
 use crate::configuration::read::Wanted;
 use crate::configuration::state::ServiceState;
 use crate::configuration::{edit, files, module, parse, read, render, running, wanted};
@@ -208,8 +207,7 @@ fn prove(
     for (name, state) in states {
         let again = wanted.services.get(name);
         let again = again.map(|section| section.state.clone().with_slots(slots));
-        let same =
-            again.is_some_and(|again| steps(state, &again).is_ok_and(|steps| steps.is_empty()));
+        let same = again.is_some_and(|again| state.is(&again));
         if !same {
             return wrong(format!(
                 "the section of service {name} would differ from the running state"

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Application of the changes of a service: all of them, or none.
+//!
+//! The module replaces all settings by one write of the parameter `config`. Only the number of
+//! partitions is set before, by itself, and restored if the write is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::plan::{steps, Step};
+use nrs_sched::parameters::service::CONFIG;
+
 use super::running;
 use super::state::ServiceState;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
-/// Delay before a busy step is retried.
+/// Delay before a busy write is retried.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// Service with its current and its wanted state.
@@ -23,6 +27,8 @@ pub struct ServiceChange<'a> {
     pub from: Option<ServiceState>,
     /// Wanted state.
     pub to: ServiceState,
+    /// Wanted state as the module takes it.
+    text: String,
 }
 
 impl<'a> ServiceChange<'a> {
@@ -32,6 +38,7 @@ impl<'a> ServiceChange<'a> {
     /// # Errors
     ///
     /// - [`FailureKind::Busy`]: `cpts` is set for a service that its clients created.
+    /// - [`FailureKind::Refused`]: the module would refuse the state.
     /// - Errors of reading the running state.
     pub fn new(
         kernel: &dyn Kernel,
@@ -53,21 +60,33 @@ impl<'a> ServiceChange<'a> {
                 return Err(Failure::new(FailureKind::Busy, message).hint(hint));
             }
         }
-        Ok(Self { service, from, to })
+        let text = text(service, &to)?;
+        Ok(Self {
+            service,
+            from,
+            to,
+            text,
+        })
     }
 
-    /// Returns the steps that are needed after the service is created.
-    ///
-    /// # Errors
-    ///
-    /// [`FailureKind::Refused`]: the module would refuse a rule.
-    pub fn steps(&self, slots: &str) -> Result<Vec<Step>> {
-        let fresh = ServiceState::new().with_slots(slots);
-        plan(self.service, self.from.as_ref().unwrap_or(&fresh), &self.to)
+    /// Returns true if the current state is not the wanted one.
+    pub fn is_needed(&self) -> bool {
+        !self.from.as_ref().is_some_and(|from| from.is(&self.to))
     }
 
-    /// Applies the change, and returns the number of changes, including the creation of the
-    /// service. Busy steps are retried for `patience`; no step is started once `told` is set.
+    /// Returns what is written to the module, a line for each setting.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        let cpts = self.cpts().map(|cpts| format!("cpts {cpts}"));
+        cpts.into_iter().chain(self.text.lines().map(str::to_owned))
+    }
+
+    /// Returns the number of partitions if it has to be set.
+    fn cpts(&self) -> Option<u32> {
+        let now = self.from.as_ref().and_then(|from| from.cpts);
+        self.to.cpts.filter(|cpts| now != Some(*cpts))
+    }
+
+    /// Applies the change. A busy write is retried for `patience`, unless `told` is set.
     ///
     /// # Errors
     ///
@@ -78,124 +97,118 @@ impl<'a> ServiceChange<'a> {
         kernel: &dyn Kernel,
         patience: Duration,
         told: &AtomicBool,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         if self.from.is_none() {
             kernel.make(self.service)?;
         }
-        self.walk(kernel, patience, told).map_err(|failure| {
-            let Failure {
-                kind,
-                message,
-                hint,
-            } = failure;
-            // The message of a failed read starts with the name of the service.
-            let own = format!("{}: ", self.service);
-            let message = message.strip_prefix(&own).unwrap_or(&message);
-            match self.put_back(kernel, patience) {
-                Ok(()) => {
-                    let state = match self.from {
-                        Some(_) => "the service was not changed",
-                        None => "the service was removed",
-                    };
-                    Failure {
-                        kind,
-                        message: format!("{}: {message}; {state}", self.service),
-                        hint,
-                    }
-                }
-                Err(other) => {
-                    let message = format!(
-                        "{}: {message}; restoring the previous state failed: {}; \
-                         the service is partly changed",
-                        self.service, other.message
-                    );
-                    let hint = format!(
-                        "see the running state: nrsctl save --service {}",
-                        self.service
-                    );
-                    Failure::new(kind, message).hint(hint)
-                }
+        let service = self.service;
+        let Err(failure) = self.write(kernel, patience, told) else {
+            return Ok(());
+        };
+        // The message of a failed read starts with the name of the service.
+        let message = bare(&failure.message, service);
+        match self.restore(kernel, patience) {
+            Ok(()) => {
+                let state = match self.from {
+                    Some(_) => "the service was not changed",
+                    None => "the service was removed",
+                };
+                Err(Failure {
+                    message: format!("{service}: {message}; {state}"),
+                    ..failure
+                })
             }
-        })
+            Err(other) => {
+                let message = format!(
+                    "{service}: {message}; restoring the previous state failed: {}; \
+                     the service is partly changed",
+                    other.message
+                );
+                let hint = format!("see the running state: nrsctl save --service {service}");
+                Err(Failure::new(failure.kind, message).hint(hint))
+            }
+        }
     }
 
-    fn walk(&self, kernel: &dyn Kernel, patience: Duration, told: &AtomicBool) -> Result<usize> {
-        let now = match &self.from {
-            Some(state) => state.clone(),
-            None => running::read(kernel, self.service)?,
-        };
-        let steps = plan(self.service, &now, &self.to)?;
-        for step in &steps {
-            take(kernel, self.service, step, patience, told)?;
+    fn write(&self, kernel: &dyn Kernel, patience: Duration, told: &AtomicBool) -> Result {
+        if let Some(cpts) = self.cpts() {
+            let done = kernel.set_cpts(self.service, cpts);
+            done.map_err(|failure| {
+                let reason = bare(&failure.message, self.service);
+                let message = format!("`cpts = {cpts}` was refused: {reason}");
+                Failure { message, ..failure }
+            })?;
         }
-        let now = running::read(kernel, self.service)?;
-        match plan(self.service, &now, &self.to)?.first() {
-            None => Ok(steps.len() + usize::from(self.from.is_none())),
-            Some(step) => {
-                let message = format!("`{step}` had no effect");
-                Err(Failure::new(FailureKind::Other, message)
-                    .hint("another program may have changed the service"))
-            }
-        }
+        replace(kernel, self.service, &self.text, patience, told)
     }
 
     /// Restores the previous state, even if the command is interrupted.
-    fn put_back(&self, kernel: &dyn Kernel, patience: Duration) -> Result {
-        let told = AtomicBool::new(false);
+    fn restore(&self, kernel: &dyn Kernel, patience: Duration) -> Result {
         let Some(from) = &self.from else {
             return kernel.remove(self.service);
         };
-        let now = running::read(kernel, self.service)?;
-        for step in plan(self.service, &now, from)? {
-            take(kernel, self.service, &step, patience, &told)?;
-        }
-        Ok(())
+        let now = kernel
+            .is_made(self.service)?
+            .then(|| kernel.cpts(self.service));
+        let Some(cpts) = from.cpts.filter(|cpts| now != Some(Ok(*cpts))) else {
+            // The module has changed nothing.
+            return Ok(());
+        };
+        // New partitions have lost policies and rules.
+        kernel.set_cpts(self.service, cpts)?;
+        let text = text(self.service, from)?;
+        let told = AtomicBool::new(false);
+        replace(kernel, self.service, &text, patience, &told)
     }
 }
 
-fn plan(service: &str, from: &ServiceState, to: &ServiceState) -> Result<Vec<Step>> {
-    steps(from, to).map_err(|refusal| {
-        let message = format!("{service}: rule {}: {refusal}", refusal.name);
+/// Returns the text of `state`.
+fn text(service: &str, state: &ServiceState) -> Result<String> {
+    state.text().map_err(|reason| {
+        let message = format!("{service}: {reason}");
         Failure::new(FailureKind::Refused, message)
     })
 }
 
-/// Takes a step; a busy step is retried until `patience` expires or `told` is set.
-fn take(
+/// Makes `service` what `text` says; a busy module is asked again until `patience` expires or
+/// `told` is set.
+fn replace(
     kernel: &dyn Kernel,
     service: &str,
-    step: &Step,
+    text: &str,
     patience: Duration,
     told: &AtomicBool,
 ) -> Result {
     let end = Instant::now() + patience;
     loop {
         if told.load(Ordering::Relaxed) {
-            let message = format!("interrupted before `{step}`");
-            return Err(Failure::new(FailureKind::Other, message));
+            return Err(Failure::new(FailureKind::Other, "interrupted"));
         }
-        let done = match step {
-            Step::Cpts(cpts) => kernel.set_cpts(service, *cpts),
-            Step::Set(name, value) => kernel.set(service, name, value),
+        let Err(failure) = kernel.set(service, CONFIG, text) else {
+            return Ok(());
         };
-        // Retries do not help with `cpts`: the service keeps its clients.
-        let again = matches!(step, Step::Set(..)) && Instant::now() < end;
-        match done {
-            Err(failure) if failure.kind == FailureKind::Busy && again => sleep(PAUSE),
-            Err(failure) => {
-                // The module's message may start with the name of the parameter.
-                let known = match step {
-                    Step::Cpts(_) => format!("{service}: "),
-                    Step::Set(name, _) => format!("{service}.{name}: "),
-                };
-                let reason = failure.message.strip_prefix(&known);
-                let reason = reason.unwrap_or(&failure.message);
-                return Err(Failure {
-                    message: format!("`{step}` was refused: {reason}"),
-                    ..failure
-                });
-            }
-            Ok(()) => return Ok(()),
+        if failure.kind == FailureKind::Busy && Instant::now() < end {
+            sleep(PAUSE);
+            continue;
         }
+        let reason = bare(&failure.message, &format!("{service}.{CONFIG}"));
+        let numbered = reason.strip_prefix("line ");
+        let numbered = numbered.and_then(|rest| rest.split_once(": "));
+        let line = numbered.and_then(|(number, reason)| {
+            let line = text
+                .lines()
+                .nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+            Some((format!("`{line}`"), reason))
+        });
+        let (what, reason) = line.unwrap_or(("the configuration".into(), reason));
+        let message = format!("{what} was refused: {reason}");
+        return Err(Failure { message, ..failure });
     }
+}
+
+/// Returns `message` without a leading `name`.
+fn bare<'a>(message: &'a str, name: &str) -> &'a str {
+    let rest = message.strip_prefix(name);
+    rest.and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(message)
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rules of `tbf`: wanted rules, running rules, and the commands that lead from one set to the
-//! other.
+//! Rules of `tbf`, wanted or running.
 //!
-//! All rules are checked by the module's own [`RuleList`]. Wanted rules are built in a list, and
-//! the commands of a change are applied to a list while they are computed.
+//! All rules are checked by the module's own [`RuleList`], in which wanted rules are built.
 
 use nrs_sched::rules::{Fields, Name, Rate, RuleCommand, RuleError, RuleLimits as Terms, RuleList};
 
@@ -188,10 +186,9 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Commands, and the rules after them.
+/// Rules that are being built by commands.
 struct Script {
     rule_list: RuleList,
-    commands: Vec<String>,
 }
 
 impl Script {
@@ -204,10 +201,7 @@ impl Script {
         let rate =
             Rate::parse(rate).ok_or_else(|| refused(RuleError::invalid(0, Rate::EXPECTED)))?;
         let rule_list = RuleList::new(fields, rate, max).map_err(|error| refused(error.into()))?;
-        Ok(Self {
-            rule_list,
-            commands: Vec::new(),
-        })
+        Ok(Self { rule_list })
     }
 
     fn run(&mut self, name: &str, command: String) -> Result<(), Refusal> {
@@ -222,138 +216,8 @@ impl Script {
                 })
             }
         }
-        self.commands.push(command);
         Ok(())
     }
-
-    fn names(&self) -> Vec<String> {
-        let rules = self.rule_list.rules();
-        rules.map(|rule| rule.name.to_string()).collect()
-    }
-
-    fn has(&self, name: &str) -> bool {
-        Name::new(name).is_some_and(|name| self.rule_list.get(&name).is_some())
-    }
-
-    /// Returns the current limits of the rule `name`.
-    fn limits(&self, name: &str) -> Option<Limits> {
-        let rule = self.rule_list.get(&Name::new(name)?)?;
-        Some(Limits::of(&self.rule_list, &rule.limits))
-    }
-
-    /// Stops the rules `names`, and removes them from `also` of the other rules.
-    fn stop(&mut self, names: &[String]) -> Result<(), Refusal> {
-        for name in self.names() {
-            let also = self.limits(&name).map_or(Vec::new(), |limits| limits.also);
-            let stays = |other: &String| !names.contains(other);
-            if also.iter().all(stays) {
-                continue;
-            }
-            let also: Vec<String> = also.into_iter().filter(stays).collect();
-            let command = format!("change {name} also={}", also.join("+"));
-            self.run(&name, command)?;
-        }
-        for name in names {
-            self.run(name, format!("stop {name}"))?;
-        }
-        Ok(())
-    }
-}
-
-/// Returns the commands that lead from `from` to `to`, keeping the classes of unchanged rules.
-/// `tbf` runs with `fields` on the head; `rate` is for rules without a rate, `max` limits the
-/// number of rules.
-///
-/// # Errors
-///
-/// A command that the module would refuse.
-pub fn commands(
-    from: &Rules,
-    to: &Rules,
-    fields: Fields,
-    rate: &str,
-    max: u32,
-) -> Result<Vec<String>, Refusal> {
-    if from == to {
-        return Ok(Vec::new());
-    }
-    let mut script = Script::new(fields, rate, u32::MAX)?;
-    script.rule_list = from.rule_list(fields, rate, u32::MAX)?;
-    script.rule_list = script
-        .rule_list
-        .with_defaults(parse(rate), max)
-        .map_err(|error| Refusal {
-            name: DEFAULT.into(),
-            command: String::new(),
-            error: error.into(),
-        })?;
-    let same = |rule: &ConfiguredRule| {
-        let wanted = to.get(&rule.name);
-        wanted.is_some_and(|wanted| wanted.conditions == rule.conditions)
-    };
-    let gone: Vec<String> = from
-        .list
-        .iter()
-        .filter(|rule| !same(rule))
-        .map(|rule| rule.name.clone())
-        .collect();
-    script.stop(&gone)?;
-    let stay = longest_ordered_subsequence(&script.names(), to);
-    let mut next = DEFAULT;
-    for rule in to.list.iter().rev() {
-        let name = rule.name.as_str();
-        if !script.has(name) {
-            let there = rule.limits.also.iter().all(|other| script.has(other));
-            let also = if there { &rule.limits.also[..] } else { &[] };
-            let pairs = rule.limits.pairs(also);
-            let command = format!("start {name} {} {pairs} rank={next}", rule.conditions);
-            script.run(name, command)?;
-        } else if !stay.contains(&rule.name) {
-            script.run(name, format!("change {name} rank={next}"))?;
-        }
-        next = name;
-    }
-    let wanted = to
-        .list
-        .iter()
-        .map(|rule| (rule.name.as_str(), &rule.limits));
-    for (name, limits) in wanted.chain([(DEFAULT, &to.default)]) {
-        if script.limits(name).as_ref() != Some(limits) {
-            let pairs = limits.pairs(&limits.also);
-            script.run(name, format!("change {name} {pairs}"))?;
-        }
-    }
-    Ok(script.commands)
-}
-
-/// Parses a rate that was checked before.
-fn parse(rate: &str) -> Rate {
-    Rate::parse(rate).unwrap_or_else(|| unreachable!("a rate that was checked"))
-}
-
-/// Returns the longest subsequence of `names` before `default` whose rules are in the order of
-/// `to`, so need not be moved.
-fn longest_ordered_subsequence(names: &[String], to: &Rules) -> Vec<String> {
-    let before = names.iter().take_while(|name| *name != DEFAULT);
-    let place = |name: &String| to.list.iter().position(|rule| rule.name == *name);
-    let there: Vec<(usize, &String)> = before
-        .filter_map(|name| Some((place(name)?, name)))
-        .collect();
-    // For each rule, the length of the longest subsequence that ends with it, and its predecessor
-    // there.
-    let mut rows: Vec<(usize, Option<usize>)> = Vec::new();
-    for (i, (place, _)) in there.iter().enumerate() {
-        let before = (0..i).filter(|&j| there[j].0 < *place);
-        let best = before.max_by_key(|&j| rows[j].0);
-        rows.push((best.map_or(1, |j| rows[j].0 + 1), best));
-    }
-    let mut last = (0..rows.len()).max_by_key(|&i| rows[i].0);
-    let mut stay = Vec::new();
-    while let Some(i) = last {
-        stay.push(there[i].1.clone());
-        last = rows[i].1;
-    }
-    stay
 }
 
 #[cfg(test)]
@@ -391,19 +255,6 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn change(from: &Rules, to: &Rules) -> Vec<String> {
-        let commands = commands(from, to, fields(), "10000", 4).unwrap();
-        let mut rule_list = from.rule_list(fields(), "10000", 4).unwrap();
-        for command in &commands {
-            rule_list = rule_list
-                .apply(&RuleCommand::parse(command).unwrap())
-                .unwrap();
-        }
-        assert_eq!(&Rules::of(&rule_list), to, "{commands:?}");
-        commands
-    }
-
     #[test]
     fn what_is_built_is_what_was_asked_for() {
         let wanted = rules(&["a 1 5 b", "b 2 6 a+c", "c 3 1MB/s"]);
@@ -414,62 +265,9 @@ mod tests {
         assert!(refusal.to_string().contains("nrs_tbf_rules_max"));
     }
 
+    /// A user moved `default` to the front: the rules behind it stay where they are.
     #[test]
-    fn only_what_differs_is_changed() {
-        let pairs = "rate=5 minrate=0 realtime=0 borrow=0 also=";
-        for (from, to, want) in [
-            ("a 1 5", "a 1 5", ""),
-            ("", "a 1 5", "start a uid={1} PAIRS rank=default"),
-            ("a 1 5", "", "stop a"),
-            ("a 1 6", "a 1 5", "change a PAIRS"),
-            (
-                "a 2 5",
-                "a 1 5",
-                "stop a; start a uid={1} PAIRS rank=default",
-            ),
-            ("a 1 5; b 2 5", "b 2 5; a 1 5", "change a rank=default"),
-            (
-                "a 1 5; b 2 5; c 3 5",
-                "c 3 5; a 1 5; b 2 5",
-                "change c rank=a",
-            ),
-            ("a 1 5 b; b 2 5", "a 1 5", "change a also=; stop b"),
-            (
-                "a 1 5 b; b 2 5 a",
-                "",
-                "change a also=; change b also=; stop a; stop b",
-            ),
-            (
-                "",
-                "a 1 5 b; b 2 5",
-                "start b uid={2} PAIRS rank=default; start a uid={1} PAIRSb rank=b",
-            ),
-        ] {
-            let lines = |text: &'static str| text.split("; ").filter(|line| !line.is_empty());
-            let of = |text| rules(&lines(text).collect::<Vec<_>>());
-            let found = change(&of(from), &of(to)).join("; ");
-            assert_eq!(found, want.replace("PAIRS", pairs));
-        }
-    }
-
-    #[test]
-    fn default_is_changed_like_others() {
-        let mut to = rules(&["a 1 5"]);
-        to.default = Limits {
-            minrate: Some("3".into()),
-            also: vec!["a".into()],
-            ..Limits::new("7")
-        };
-        let commands = change(&rules(&["a 1 5"]), &to);
-        assert_eq!(
-            commands,
-            ["change default rate=7 minrate=3 realtime=0 borrow=0 also=a"]
-        );
-    }
-
-    /// Moves rules that are after `default`, because a user moved `default` to the front.
-    #[test]
-    fn rules_behind_default_are_moved() {
+    fn rules_behind_default() {
         for (rank, behind) in [("a", 2), ("b", 1)] {
             let from = rules(&["a 1 5", "b 2 5"]);
             let rule_list = from.rule_list(fields(), "10000", 4).unwrap();
@@ -479,9 +277,8 @@ mod tests {
                 .unwrap();
             let moved = Rules::of(&rule_list);
             assert_eq!((moved.behind, &moved), (behind, &from));
-            assert!(change(&moved, &from).is_empty());
-            change(&moved, &rules(&["b 2 5", "a 1 5"]));
-            change(&moved, &rules(&["a 1 5", "c 3 5", "b 2 5"]));
+            let again = moved.rule_list(fields(), "10000", 4).unwrap();
+            assert_eq!(Rules::of(&again).behind, behind);
         }
     }
 }

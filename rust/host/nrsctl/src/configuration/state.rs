@@ -3,21 +3,36 @@
 //! Settings of a service in one normal form, for the wanted and for the running state.
 //!
 //! Equal states are equal values: numbers have no leading zeros, words are in the module's order,
-//! and missing settings have their defaults.
+//! and missing settings have their defaults. The module reads and writes a state as the text of the
+//! parameter `config`; its own [`ServiceDraft`] converts both ways.
+//!
+//! ```text
+//!   file ──▶ ServiceState ──text()──▶ config (set) ──▶ service
+//!   file ◀── ServiceState ◀──parse()── config (get) ◀──┘
+//! ```
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
+use nrs_sched::arena::Request;
+use nrs_sched::attr::Priority;
+use nrs_sched::error::Error;
+use nrs_sched::parameters::{self, AccessMode, Parameter, ValueAccessors, Values};
 use nrs_sched::policy::fairshare::mode::Mode;
 use nrs_sched::policy::{Config, Kind, Tunables};
-use nrs_sched::rules::{Fields, Rate};
+use nrs_sched::rules::{Fields, Rate, RuleList};
+use nrs_sched::service::draft::ServiceDraft;
+use nrs_sched::service::text::OneLine;
 
 use crate::refusal;
 
-use super::rules::Rules;
+use super::rules::{Refusal, Rules};
 
 /// Names of the heads, regular first.
 pub const HEADS: [&str; 2] = ["reg", "hp"];
+
+/// Number of weights in a line of a text.
+const WEIGHTS: usize = 16;
 
 /// Parameters with several values, which have own fields in [`ServiceState`], or are all of it.
 const WHOLE: [&str; 5] = [
@@ -66,6 +81,14 @@ impl HeadPolicy {
         argument: None,
     };
 
+    /// Returns the policy that `config` configures.
+    fn of(config: &Config) -> Self {
+        Self {
+            kind: config.kind(),
+            argument: config.argument().map(|argument| argument.to_string()),
+        }
+    }
+
     /// Creates the policy of `kind` with `argument`.
     ///
     /// # Errors
@@ -73,11 +96,9 @@ impl HeadPolicy {
     /// The reason why the policy does not accept the argument.
     pub fn new(kind: Kind, argument: Option<&str>) -> Result<Self, &'static str> {
         let config = Config::parse(kind, argument, &Tunables::default());
-        let config = config.map_err(|error| error.reason)?;
-        Ok(Self {
-            kind,
-            argument: config.argument().map(|argument| argument.to_string()),
-        })
+        config
+            .map(|config| Self::of(&config))
+            .map_err(|error| error.reason)
     }
 
     /// Returns the fields of `tbf` that distinguish classes; `None` for another policy.
@@ -148,6 +169,115 @@ impl ServiceState {
         self
     }
 
+    /// Parses the text `config` of a service. `cpts` is unknown, and `slots` is missing if the text
+    /// lacks it.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is wrong, and the reason.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let draft = ServiceDraft::<Request>::new(Values::default(), None)?;
+        draft.write(text)?;
+        let mut state = Self::new();
+        state.weights = draft.show("nrs_fairshare_weights")?;
+        state.plan = draft.show("nrs_qbm_config")?;
+        let mode = draft.show("nrs_fairshare_mode")?;
+        let (parameters, primaries) = draft.into_settings()?;
+        for parameter in settable() {
+            let shown = match &parameter.value {
+                Some(stored) => shown(&parameters.values, stored),
+                None => mode.clone(),
+            };
+            // What is shown is accepted.
+            if let Ok(setting) = normal(parameter, &shown) {
+                state.settings.insert(parameter.name(), setting);
+            }
+        }
+        if !text.lines().any(|line| line.starts_with("slots ")) {
+            state.settings.remove("slots");
+        }
+        let policy = |config: &Option<Config>| config.as_ref().map(HeadPolicy::of);
+        state.policies = primaries
+            .each_ref()
+            .map(|config| policy(config).unwrap_or(HeadPolicy::FIFO));
+        state.rules = Priority::ALL.map(|priority| {
+            let rule_list = parameters.kept.tbf.rule_list(priority);
+            rule_list.map(|rule_list| Rules::of(rule_list))
+        });
+        Ok(state)
+    }
+
+    /// Returns the state as the text `config` of a service: all settings that differ from their
+    /// defaults, and `slots`, whose default depends on the module.
+    ///
+    /// # Errors
+    ///
+    /// The part that the module would refuse, and the reason.
+    pub fn text(&self) -> Result<String, String> {
+        let draft = ServiceDraft::<Request>::new(Values::default(), None);
+        let draft = draft.map_err(|error| error.to_string())?;
+        let (mut lines, mut slots) = (String::new(), String::new());
+        for (name, setting) in &self.settings {
+            let lines = match *name {
+                "slots" => &mut slots,
+                _ => &mut lines,
+            };
+            add(lines, format_args!("{name} {}\n", setting.text(name)));
+        }
+        let weights: Vec<&str> = self.weights.lines().collect();
+        for some in weights.chunks(WEIGHTS) {
+            let some = some.join(" ");
+            add(&mut lines, format_args!("nrs_fairshare_weights {some}\n"));
+        }
+        if !self.plan.is_empty() {
+            lines.push_str("nrs_qbm_config ");
+            // Writing to a string does not fail.
+            let _ = OneLine::new(&mut lines, "; ").write_str(&self.plan);
+            lines.push('\n');
+        }
+        for (policy, head) in self.policies.iter().zip(HEADS) {
+            let (name, argument) = (policy.kind.name(), policy.argument.as_deref());
+            let argument = argument.unwrap_or_default();
+            add(
+                &mut lines,
+                format_args!("nrs_policies {name} {head} {argument}\n"),
+            );
+        }
+        let rule_lists = self.rule_lists();
+        let rule_lists = rule_lists.map_err(|refusal| {
+            let name = &refusal.name;
+            format!("rule {name}: {refusal}")
+        })?;
+        for (rule_list, head) in rule_lists.iter().zip(HEADS) {
+            if let Some(rule_list) = rule_list {
+                let _ = rule_list.write_commands(&format!("{head} "), &mut lines);
+            }
+        }
+        draft.write(&lines).map_err(|error| error.to_string())?;
+        Ok(slots + &draft.text())
+    }
+
+    /// Returns the rules of each head that runs `tbf`, as the module keeps them.
+    ///
+    /// # Errors
+    ///
+    /// The rule that the module would refuse.
+    pub fn rule_lists(&self) -> Result<[Option<RuleList>; 2], Refusal> {
+        let (rate, max) = (self.rate(), self.rules_max());
+        let of_head = |index: usize| match (&self.rules[index], self.policies[index].fields()) {
+            (Some(rules), Some(fields)) => rules.rule_list(fields, &rate, max).map(Some),
+            _ => Ok(None),
+        };
+        Ok([of_head(0)?, of_head(1)?])
+    }
+
+    /// Returns true if the state is that of `wanted`, which may leave `cpts` open.
+    pub fn is(&self, wanted: &Self) -> bool {
+        let mut wanted = wanted.clone();
+        wanted.cpts = wanted.cpts.or(self.cpts);
+        *self == wanted
+    }
+
     /// Returns the parameter `name` if it has a single value, else an empty text.
     pub fn one(&self, name: &str) -> &str {
         match self.settings.get(name) {
@@ -173,12 +303,6 @@ pub fn settable() -> impl Iterator<Item = &'static Parameter> {
         parameter.access == AccessMode::Both && !WHOLE.contains(&parameter.name())
     };
     parameters::all().filter(one)
-}
-
-/// Returns the policy that the parameter `name` belongs to, if any.
-pub fn policy_of(name: &str) -> Option<Kind> {
-    let word = name.strip_prefix("nrs_")?.split('_').next()?;
-    Kind::from_name(word).ok()
 }
 
 /// Returns the word after `reg_` and `hp_` in the text of a parameter with a value for each head.
@@ -207,9 +331,7 @@ pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
     };
     let done = (stored.set)(&mut values, &text);
     done.map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
-    let mut shown = String::new();
-    // Writing to a string does not fail.
-    let _ = (stored.show)(&values, &mut shown);
+    let shown = shown(&values, stored);
     if !parameter.heads {
         return Ok(Setting::One(shown.trim_end().to_string()));
     }
@@ -221,6 +343,19 @@ pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
     let mut lines = shown.lines().map(of_head);
     let mut next = || lines.next().unwrap_or_default();
     Ok(Setting::Heads([next(), next()]))
+}
+
+/// Returns the text of a value.
+fn shown(values: &Values, stored: &ValueAccessors) -> String {
+    let mut shown = String::new();
+    // Writing to a string does not fail.
+    let _ = (stored.show)(values, &mut shown);
+    shown
+}
+
+/// Appends `text` to `out`, which does not fail.
+fn add(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
 }
 
 fn mode(parameter: &Parameter, text: &str) -> Result<String, String> {
@@ -304,12 +439,5 @@ mod tests {
             assert_eq!(set(name, &text), Ok(text), "{name}");
         }
         assert_eq!(ServiceState::new().settings.len() + 1, settable().count());
-    }
-
-    #[test]
-    fn policies_of_parameters() {
-        assert_eq!(policy_of("nrs_fairshare_delta_ms"), Some(Kind::Fairshare));
-        assert_eq!(policy_of("nrs_qbm_clients_max"), Some(Kind::Qbm));
-        assert_eq!(["nrs_pop", "slots", "at_min"].map(policy_of), [None; 3]);
     }
 }

@@ -6,54 +6,62 @@ use super::*;
 use crate::show::Unread;
 
 #[test]
-fn a_refused_step_leaves_all_as_it_was() {
-    let before = "[service.a]\npolicy = 'fairshare'\nslots = 5\nweights.'uid:1' = 2\n\
+fn a_refused_change_leaves_all_as_it_was() {
+    let before = "[service.a]\ncpts = 2\npolicy = 'tbf uid'\nslots = 5\nweights.'uid:1' = 2\n\
+                  rule = [{ name = 'x', match = '{1}', rate = 5 }]\n\
                   [service.b]\nslots = 4\n";
-    let steps = {
-        let module = Mock::of(&["a", "b"]);
-        apply(&module, before).1.unwrap();
-        let log = module.log().len();
-        apply(&module, &ALL.replace("cpts = 1\n", "")).1.unwrap();
-        module.log().len() - log
-    };
-    assert!(steps > 15);
-    for taken in 0..steps {
-        let module = Mock::of(&["a", "b"]);
+    // The number of partitions is set first, and undone.
+    for (taken, cpts, what) in [
+        (0, 1, "`cpts = 1`"),
+        (1, 1, "the configuration"),
+        (0, 2, "the configuration"),
+    ] {
+        let module = Mock::of(&["b"]);
         apply(&module, before).1.unwrap();
         let shown = module.shown();
         module.refuse(taken, 1, FailureKind::Refused);
-        let text = ALL.replace("cpts = 1\n", "") + "[service.b]\nslots = 7\n";
-        let (out, done) = apply(&module, &text);
+        let text = ALL.replace("cpts = 1\n", &format!("cpts = {cpts}\n"));
+        let (out, done) = apply(&module, &(text + "[service.b]\nslots = 7\n"));
         let failure = done.unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Refused);
-        assert!(failure.message.starts_with("a: `"), "{failure}");
-        assert!(
-            failure
-                .message
-                .ends_with(" was refused: no; the service was not changed"),
-            "{failure}"
+        assert_eq!(
+            (failure.kind, failure.message),
+            (
+                FailureKind::Refused,
+                format!("a: {what} was refused: no; the service was not changed")
+            )
         );
         // The other service is changed all the same.
-        assert!(out.ends_with("b: 1 change made\n"), "{out}");
+        assert!(out.ends_with("b: changed\n"), "{out}");
         module.set("b", "slots", "4").unwrap();
-        assert_eq!(module.shown(), shown, "after {taken} steps");
+        assert_eq!(module.shown(), shown, "{what}");
     }
+}
+
+/// Verifies that the message has the line that the module refuses.
+#[test]
+fn refused_lines() {
+    let module = Mock::of(&["a"]);
+    module.drive("a");
+    let text = "[service.a]\nslots = 5\npolicy = 'tbf uid'\n";
+    let failure = apply(&module, text).1.unwrap_err();
+    assert_eq!(
+        failure.message,
+        "a: `nrs_policies tbf uid` was refused: a framework drives the policies of this service; \
+         the service was not changed"
+    );
+    assert_eq!(module.get("a", "slots").unwrap(), "auto\n");
 }
 
 #[test]
 fn failed_rollbacks_are_reported() {
-    let module = Mock::of(&["a"]);
+    let module = Mock::of(&[]);
+    apply(&module, "[service.a]\ncpts = 2\n").1.unwrap();
     module.refuse(1, 2, FailureKind::Refused);
-    let failure = apply(
-        &module,
-        "[service.a]\nslots = 5\nparameters.stall_ms = 500\n",
-    )
-    .1
-    .unwrap_err();
+    let failure = apply(&module, "[service.a]\ncpts = 1\n").1.unwrap_err();
     assert_eq!(
         failure.message,
-        "a: `stall_ms = 500` was refused: no; restoring the previous state failed: \
-         `slots = auto` was refused: no; the service is partly changed"
+        "a: the configuration was refused: no; restoring the previous state failed: no; the \
+         service is partly changed"
     );
     assert_eq!(
         failure.hint.as_deref(),
@@ -83,7 +91,7 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
     assert_eq!(done.unwrap_err().kind, FailureKind::Busy);
     assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
     let (out, done) = ran(&module, "", &file);
-    assert!(out.ends_with("b: 1 change made\n"), "{out}");
+    assert!(out.ends_with("b: changed\n"), "{out}");
     let failure = done.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
@@ -101,34 +109,13 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
 
 /// Verifies that a signal leaves no service half changed.
 #[test]
-fn an_interruption_is_a_failed_step() {
+fn interruptions() {
     let text = "[service.a]\nslots = 5\nparameters.stall_ms = 500\n[service.b]\nslots = 7\n";
-    for after in [1, 2] {
-        let module = Mock::of(&["a", "b"]);
-        let shown = module.shown();
-        module.tell.set(after);
-        let (out, done) = apply(&module, text);
-        let failure = done.unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Other);
-        let lines: Vec<&str> = failure.message.lines().collect();
-        match after {
-            1 => {
-                assert_eq!(
-                    lines,
-                    [
-                        "a: interrupted before `stall_ms = 500`; the service was not changed",
-                        "nrsctl: interrupted; not changed: b"
-                    ]
-                );
-                assert_eq!(module.shown(), shown);
-            }
-            // The signal arrived at the last step: the change of the service is complete.
-            _ => {
-                assert_eq!(lines, ["interrupted; not changed: b"]);
-                assert!(out.ends_with("a: 2 changes made\n"), "{out}");
-            }
-        }
-    }
+    let module = Mock::of(&["a", "b"]);
+    module.tell.set(1);
+    let (out, done) = apply(&module, text);
+    assert_eq!(done.unwrap_err().message, "interrupted; not changed: b");
+    assert!(out.ends_with("a: changed\n"), "{out}");
     // The signal arrived before the first change: nothing is changed.
     let module = Mock::of(&["a", "b"]);
     let shown = module.shown();
@@ -147,18 +134,18 @@ fn an_interruption_is_a_failed_step() {
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
 }
 
-/// Verifies that a signal ends the retries of a busy step, and that earlier steps are reverted.
+/// Verifies that a signal ends the retries of a busy write.
 #[test]
 fn waiting_is_interrupted() {
     let module = Mock::of(&["a"]);
     let shown = module.shown();
     let file = TemporaryFile::new("[service.a]\nslots = 5\nparameters.stall_ms = 500\n");
-    module.refuse(1, 3, FailureKind::Busy);
-    module.tell.set(4);
+    module.refuse(0, 4, FailureKind::Busy);
+    module.tell.set(3);
     let failure = ran(&module, "--wait 600", &file).1.unwrap_err();
-    assert!(
-        failure.message.ends_with("; the service was not changed"),
-        "{failure}"
+    assert_eq!(
+        failure.message,
+        "a: interrupted; the service was not changed"
     );
     assert_eq!(module.shown(), shown);
 }
@@ -180,7 +167,7 @@ fn parameters_of_the_module_are_put_back() {
     );
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
     // The change of the service is complete.
-    assert!(out.ends_with("a: 1 change made\n"), "{out}");
+    assert!(out.ends_with("a: changed\n"), "{out}");
 }
 
 /// Verifies that changes continue if the output is closed, and that a dry run does not.

@@ -98,6 +98,7 @@ pub mod policy;
 pub mod priority_sources;
 pub mod qbm;
 pub mod ranges;
+pub mod report;
 pub mod rng;
 pub mod rules;
 pub mod service;

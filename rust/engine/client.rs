@@ -12,7 +12,7 @@ pub(crate) mod notify;
 
 use self::{deadlines::Deadlines, load::ClientLoad, notify::ClientNotifier};
 use super::{concurrency::Concurrency, partitions::Partitions, target::Target, timeouts::Timeouts};
-use crate::sys::timer::WithTimer;
+use crate::{sched::report::Report, sys::timer::WithTimer};
 
 /// A block device, a program or a kernel module that submits requests to a service.
 pub(crate) struct Client {
@@ -97,10 +97,10 @@ impl Client {
     }
 
     /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.
-    pub(crate) fn write(&self, concurrency: &Concurrency, out: &mut dyn fmt::Write) -> fmt::Result {
-        self.load.write(concurrency, out)?;
+    pub(crate) fn report(&self, concurrency: &Concurrency, map: &mut Report<'_>) -> fmt::Result {
+        map.stats(&self.load.counts(concurrency), &[])?;
         match &self.deadlines {
-            Some(deadlines) => deadlines.write(out),
+            Some(deadlines) => deadlines.report(map),
             None => Ok(()),
         }
     }

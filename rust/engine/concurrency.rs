@@ -37,8 +37,6 @@
 //! them; credits that rise as a client becomes inactive wake one of each device, which wakes the
 //! next.
 
-use core::fmt;
-
 use kernel::{
     fs, new_condvar,
     prelude::*,
@@ -48,10 +46,7 @@ use kernel::{
 };
 
 use crate::{
-    sched::{
-        credits::Credits,
-        statistics::{ConcurrencyCounts, Stats},
-    },
+    sched::{credits::Credits, statistics::ConcurrencyCounts},
     sys::{
         atomic::{AtomicWord, Counter, Hint},
         series::{new_spinlock_irq, PollCondVarBox, SpinLockIrq},
@@ -380,13 +375,9 @@ impl Concurrency {
         table.register_wait(file, &self.polls);
     }
 
-    /// Writes the numbers, one `name: number` per line.
-    ///
-    /// # Errors
-    ///
-    /// Any error of `out`.
-    pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let counts = ConcurrencyCounts {
+    /// Returns the numbers.
+    pub(crate) fn counts(&self) -> ConcurrencyCounts {
+        ConcurrencyCounts {
             fan_out: self.fan_out().into(),
             credits: self.credits(false).into(),
             credits_high: self.credits(true).into(),
@@ -395,7 +386,6 @@ impl Concurrency {
             requests: self.requests.get(),
             waits: self.waits.get(),
             over: self.over.get(),
-        };
-        counts.write_lines(out, "", &[])
+        }
     }
 }

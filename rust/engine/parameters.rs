@@ -13,7 +13,7 @@
 //! All functions may sleep. They must not be called with the registry locked, because their end is
 //! waited for under that lock.
 
-use core::fmt::Write;
+use core::fmt::{self, Write};
 
 use kernel::prelude::*;
 
@@ -22,8 +22,10 @@ use super::{refusal, service::Service};
 use crate::sched::parameters::AccessMode;
 use crate::{
     sched::{
+        health::HealthDetails,
         parameters::{named, Parameter},
         policy::{control, Kept},
+        report::Report,
     },
     sys::misc::bug,
 };
@@ -34,31 +36,45 @@ type ServiceText = control::TextParameter<Service>;
 pub(crate) use crate::sched::parameters::service::CONFIG;
 
 /// Texts of the service itself.
-static TEXTS: [ServiceText; 10] = [
+static TEXTS: [ServiceText; 11] = [
     ServiceText::both(
         "nrs_policies",
         |service, out| Ok(service.write_policies(out)?),
         |service, text| service.set_policy(text.trim()),
-    ),
+    )
+    .reported(|service, report| Ok(service.report_policies(report)?)),
     ServiceText::both(CONFIG, Service::write_text, Service::apply).in_lines(Service::check_text),
-    ServiceText::read("nrs_concurrency", |service, out| {
-        Ok(service.write_concurrency(out)?)
+    ServiceText::report("nrs_concurrency", |service, report| {
+        Ok(service.report_concurrency(report)?)
     }),
-    ServiceText::read("health", |service, out| Ok(service.write_health(out)?)),
+    ServiceText::read("snapshot", |service, out| Ok(write_snapshot(service, out)?)),
+    ServiceText::read("health", |service, out| {
+        Ok(write!(out, "{}", service.health()).map_err(|_| ENOSPC)?)
+    })
+    .reported(|service, report| {
+        let health = service.health();
+        let written = report.map(|report| {
+            report.field("healthy", health.is_healthy())?;
+            report.text("progress", HealthDetails(&health))
+        });
+        Ok(written.map_err(|_| ENOSPC)?)
+    }),
     ServiceText::read("timeouts", |service, out| {
         Ok(service.timeouts().write(out)?)
     }),
     ServiceText::read("client_timeouts", |service, out| {
         Ok(service.write_client_timeouts(out)?)
     }),
-    ServiceText::read("at_stats", |service, out| {
-        Ok(service.timeouts().write_counts(out)?)
+    ServiceText::report("at_stats", |service, report| {
+        Ok(service.timeouts().report_counts(report)?)
     }),
     ServiceText::write("at_stats_reset", |service, _| {
         service.timeouts().reset();
         Ok(())
     }),
-    ServiceText::read("clients", |service, out| Ok(service.write_clients(out)?)),
+    ServiceText::report("clients", |service, report| {
+        Ok(service.report_clients(report)?)
+    }),
     ServiceText::write("drain", |service, _| {
         service.drain();
         Ok(())
@@ -80,7 +96,8 @@ pub(crate) fn serves(parameter: &Parameter) -> Option<AccessMode> {
         Some(_) => (true, true),
         None => {
             let text = text_of(parameter).ok()?;
-            (text.show.is_some(), text.store.is_some())
+            let shows = text.text.is_some() || text.report.is_some();
+            (shows, text.store.is_some())
         }
     };
     match (show, store) {
@@ -150,10 +167,29 @@ pub(crate) fn load(service: &Service, parameter: &Parameter, out: &mut dyn Write
     match &parameter.value {
         Some(stored) => (stored.show)(&service.values(), out).map_err(|_| ENOSPC),
         None => {
-            let show = text_of(parameter)?.show.ok_or(EACCES)?;
-            show(service, out).map_err(|refused| refused.errno())
+            let shown = text_of(parameter)?.show(service, out);
+            shown.map_err(|refused| refused.errno())
         }
     }
+}
+
+/// Writes all reports of `service` as a JSON object. Policies that are not started have no report.
+fn write_snapshot(service: &Service, out: &mut dyn Write) -> Result {
+    let mut failed = Ok(());
+    let written = Report::json(out).map(|map| {
+        for text in Iterator::chain(TEXTS.iter(), Kept::texts()) {
+            if let Some(report) = text.report {
+                let done = map.part(text.name, |map| report(service, map));
+                let done = done.map_err(|refused| refused.errno());
+                if done != Err(ENODEV) && done.is_err() {
+                    failed = done;
+                    return Err(fmt::Error);
+                }
+            }
+        }
+        Ok(())
+    });
+    failed.and(written.map_err(|_| ENOSPC))
 }
 
 /// Sets the parameter `name` of `service` to `value`.

@@ -18,7 +18,8 @@ use kernel::{prelude::*, sync::Arc};
 
 use crate::{
     sched::{
-        statistics::{Stats, TimeoutCounts},
+        report::Report,
+        statistics::TimeoutCounts,
         timeouts::{
             estimator::SampleFilter,
             report::ReportClock,
@@ -224,10 +225,12 @@ impl Timeouts {
         self.counts.map(Counter::reset);
     }
 
-    /// Writes the counters in YAML.
-    pub(crate) fn write_counts(&self, out: &mut dyn Write) -> Result {
+    /// Reports the counters.
+    pub(crate) fn report_counts(&self, report: &mut Report<'_>) -> Result {
         let counts = self.counts.map(Counter::get);
-        counts.write_lines(out, "", &[]).map_err(|_| ENOSPC)
+        report
+            .map(|map| map.stats(&counts, &[]))
+            .map_err(|_| ENOSPC)
     }
 
     /// Writes the estimates in Lustre's format, one line for each partition.

@@ -30,7 +30,7 @@ use kernel::prelude::*;
 use super::block::BlockClient;
 use crate::{
     engine::{parameters, registry, target::LowerDevice},
-    sched::{attr::Opcode, item::Cost, partition::admit::AdmissionOutcome},
+    sched::{attr::Opcode, item::Cost, partition::admit::AdmissionOutcome, report::Report},
     sys::{
         atomic::AtomicWord,
         dm::{Args, Bio, DmTarget, MapOutcome, TableRefusal, TargetContext, TargetPlan},
@@ -194,7 +194,8 @@ impl DmTarget for DmDevice {
 
     fn status(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let concurrency = self.member.service().concurrency();
-        self.member.client().write(concurrency, out)
+        let client = self.member.client();
+        client.report(concurrency, &mut Report::line(out))
     }
 
     fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result {

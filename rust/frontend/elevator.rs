@@ -27,6 +27,7 @@ use crate::{
     },
     sched::{
         attr::Stream, item::Cost, parameters::service::Level, partition::admit::AdmissionOutcome,
+        report::Report,
     },
     sys::{
         bio::{BioView, SECTOR},
@@ -193,8 +194,10 @@ impl Scheduler for ScheduledDisk {
             name: c"status",
             show: |disk, out| {
                 let concurrency = disk.member.service().concurrency();
-                disk.member.client().write(concurrency, out)?;
-                writeln!(out, "deferred: {}", disk.tags.deferred())
+                let mut line = Report::line(out);
+                disk.member.client().report(concurrency, &mut line)?;
+                line.field("deferred", disk.tags.deferred())?;
+                writeln!(out)
             },
             store: None,
         },

@@ -96,22 +96,32 @@ impl fmt::Display for Health {
         } else {
             "NOT HEALTHY"
         };
-        writeln!(f, "{word}")?;
-        let (queued, ready, idle) = (
-            self.queued,
-            self.ready / NSEC_PER_SEC,
-            self.idle / NSEC_PER_SEC,
-        );
-        match self.reason {
-            HealthReason::Empty => writeln!(f, "nothing is queued"),
-            HealthReason::Withheld => writeln!(f, "{queued} queued, all throttled or blocked"),
+        writeln!(f, "{word}\n{}", HealthDetails(self))
+    }
+}
+
+/// Reason of a verdict, also of a healthy service, on one line.
+pub struct HealthDetails<'a>(pub &'a Health);
+
+impl fmt::Display for HealthDetails<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Health {
+            queued,
+            ready,
+            idle,
+            reason,
+        } = self.0;
+        let (ready, idle) = (ready / NSEC_PER_SEC, idle / NSEC_PER_SEC);
+        match reason {
+            HealthReason::Empty => f.write_str("nothing is queued"),
+            HealthReason::Withheld => write!(f, "{queued} queued, all throttled or blocked"),
             reason => {
-                let suffix = if reason == HealthReason::Ignored {
+                let suffix = if *reason == HealthReason::Ignored {
                     ", check disabled"
                 } else {
                     ""
                 };
-                writeln!(
+                write!(
                     f,
                     "{queued} queued, the first one ready for {ready} s, \
                      last decision {idle} s ago{suffix}"

@@ -10,8 +10,6 @@
 //!
 //! The tables of policies are in the modules of the policies; all other tables are in this file.
 
-use core::fmt::{self, Write};
-
 /// Behaviour of a number over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatKind {
@@ -91,29 +89,9 @@ pub trait Stats {
         }
     }
 
-    /// Writes a line `NAME: NUMBER` for each row except rows in `placed`, which are written
-    /// elsewhere.
-    fn write_lines(
-        &self,
-        out: &mut (impl Write + ?Sized),
-        indent: &str,
-        placed: &[&str],
-    ) -> fmt::Result {
-        let rows = Self::ROWS.iter().zip(self.values());
-        for (row, value) in rows.filter(|(row, _)| !placed.contains(&row.name)) {
-            writeln!(out, "{indent}{}: {value}", row.name)?;
-        }
-        Ok(())
-    }
-
-    /// Writes all rows on one line: `NAME: NUMBER, …`.
-    fn write_pairs(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
-        let mut comma = "";
-        for (row, value) in Self::ROWS.iter().zip(self.values()) {
-            write!(out, "{comma}{}: {value}", row.name)?;
-            comma = ", ";
-        }
-        Ok(())
+    /// Returns the rows and their numbers.
+    fn pairs(&self) -> impl Iterator<Item = (&'static Stat, u64)> {
+        Self::ROWS.iter().zip(self.values())
     }
 }
 

@@ -36,6 +36,7 @@
 use crate::sched::{
     attr::Priority,
     error::{Error, ErrorPosition, Result},
+    report::Report,
     statistics::Stat,
 };
 use core::{
@@ -94,6 +95,26 @@ pub struct PolicyRow<'a> {
     pub stats: &'static [Stat],
     /// Values of the counters.
     pub counts: &'a [u64],
+}
+
+impl PolicyRow<'_> {
+    /// Reports the row as an element of a list.
+    pub fn report(&self, list: &mut Report<'_>) -> fmt::Result {
+        list.entry(|row| {
+            row.word("name", self.name)?;
+            if let Some(argument) = self.argument {
+                row.text("argument", argument)?;
+            }
+            row.word("state", self.state.name())?;
+            row.field("fallback", self.fallback)?;
+            row.field("queued", self.queued)?;
+            row.field("active", self.active)?;
+            for (stat, count) in self.stats.iter().zip(self.counts) {
+                row.field(stat.name, count)?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Writes the text of `nrs_policies`; `high` is `None` for a service without high-priority heads.

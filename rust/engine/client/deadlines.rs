@@ -51,7 +51,8 @@ use crate::{
     },
     sched::{
         cpus::PerCpu,
-        statistics::{DeadlineCounts, Stats},
+        report::Report,
+        statistics::DeadlineCounts,
         timeouts::in_flight::{InFlight, Submitted},
         units::NSEC_PER_MSEC,
     },
@@ -387,12 +388,11 @@ impl Deadlines {
         }
     }
 
-    /// Appends the counters as `name: value` pairs to the current line.
-    pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        out.write_str(", ")?;
-        self.counts.map(Counter::get).write_pairs(out)?;
+    /// Reports the counters and the state.
+    pub(crate) fn report(&self, map: &mut Report<'_>) -> fmt::Result {
+        map.stats(&self.counts.map(Counter::get), &[])?;
         let state = if self.lost.get() == 0 { "live" } else { "lost" };
-        write!(out, ", state: {state}")
+        map.word("state", state)
     }
 
     /// Writes the estimates of the device, in Lustre's format for clients.

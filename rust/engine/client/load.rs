@@ -2,8 +2,6 @@
 
 //! Load of a client: counters of its requests, and the limit on the queued ones.
 
-use core::fmt;
-
 use kernel::{cpu::nr_cpu_ids, prelude::*, sync::Arc};
 
 use crate::{
@@ -194,7 +192,7 @@ impl ClientLoad {
     }
 
     /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.
-    pub(crate) fn write(&self, concurrency: &Concurrency, out: &mut dyn fmt::Write) -> fmt::Result {
+    pub(crate) fn counts(&self, concurrency: &Concurrency) -> ClientCounts {
         let mut counts = ClientCounts::ZERO;
         for one in self.counts.iter() {
             counts.merge(&one.map(Counter::get));
@@ -206,6 +204,6 @@ impl ClientLoad {
         counts.passed = arrived.saturating_sub(counts.queued);
         counts.held = self.held();
         counts.credits = concurrency.credits(false).into();
-        counts.write_pairs(out)
+        counts
     }
 }

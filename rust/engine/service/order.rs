@@ -2,8 +2,6 @@
 
 //! Order of requests, and the number of records.
 
-use core::fmt::Write;
-
 use kernel::prelude::*;
 
 use super::Service;
@@ -16,6 +14,7 @@ use crate::{
     sched::{
         key::Hasher,
         order::{Order, RecordId},
+        report::Report,
         statistics::{OrderCounts, Stats},
     },
     sys::node::Held,
@@ -78,8 +77,7 @@ impl Service {
     }
 
     /// Writes the number of clients, their credits, and the counters of ordered requests.
-    pub(crate) fn write_concurrency(&self, out: &mut dyn Write) -> Result {
-        self.concurrency.write(out).map_err(|_| ENOSPC)?;
+    pub(crate) fn report_concurrency(&self, report: &mut Report<'_>) -> Result {
         let mut counts = OrderCounts::ZERO;
         for partition in self.partitions.iter() {
             partition.with(|inner| {
@@ -92,6 +90,10 @@ impl Service {
                 });
             });
         }
-        counts.write_lines(out, "", &[]).map_err(|_| ENOSPC)
+        let written = report.map(|map| {
+            map.stats(&self.concurrency.counts(), &[])?;
+            map.stats(&counts, &[])
+        });
+        written.map_err(|_| ENOSPC)
     }
 }

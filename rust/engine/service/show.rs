@@ -10,12 +10,13 @@ use super::{errno, major_minor, Service};
 use crate::{
     engine::{client_list::ClientRoster, target::Target},
     sched::{
-        health::{self, HealthLimits},
+        health::{self, Health, HealthLimits, PartitionHealth},
         key::escape,
         policy::Part,
+        report::Report,
         service::{each_part, policies},
         slots::Slots,
-        statistics::{ServiceCounts, Stats, TargetCounts},
+        statistics::{ServiceCounts, TargetCounts},
     },
     sys::misc,
 };
@@ -46,14 +47,36 @@ impl Service {
         }
     }
 
-    /// Writes the slots, the counters of each client and the state of each target in YAML.
-    pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
-        self.clients
-            .with(|clients| self.write_clients_to(clients, out))
-            .map_err(|_| ENOSPC)
+    /// Reports `nrs_policies`.
+    pub(crate) fn report_policies(&self, report: &mut Report<'_>) -> Result {
+        let settings = self.settings.lock();
+        policies::report_policies(self, settings.primaries(), report).map_err(errno)
     }
 
-    fn write_clients_to(&self, clients: &ClientRoster, out: &mut dyn fmt::Write) -> fmt::Result {
+    /// Reports the slots, the counters of each client and the state of each target.
+    pub(crate) fn report_clients(&self, report: &mut Report<'_>) -> Result {
+        let write = |clients: &mut ClientRoster| {
+            report.map(|map| {
+                map.inline("service", |map| map.stats(&self.counts(), &[]))?;
+                map.entries("clients", |list| {
+                    clients.iter().try_for_each(|client| {
+                        list.entry(|entry| {
+                            entry.name("client", client.name().to_bytes())?;
+                            entry.inline("counters", |map| client.report(&self.concurrency, map))
+                        })
+                    })
+                })?;
+                map.entries("targets", |list| {
+                    let mut targets = self.partitions.targets();
+                    targets.try_for_each(|target| list.entry(|entry| report_target(target, entry)))
+                })
+            })
+        };
+        self.clients.with(write).map_err(|_| ENOSPC)
+    }
+
+    /// Returns the numbers of the service.
+    fn counts(&self) -> ServiceCounts {
         let sum = |number: fn(&Target) -> u32| {
             let targets = self.partitions.targets();
             targets.fold(0u32, |sum, target| sum.saturating_add(number(target)))
@@ -64,7 +87,7 @@ impl Service {
             limit => limit,
         };
         let factors = self.agent.counted(misc::now());
-        let counts = ServiceCounts {
+        ServiceCounts {
             slots: match self.dispatch.slots() {
                 Slots::Auto => limit.into(),
                 slots => slots.count().into(),
@@ -77,35 +100,7 @@ impl Service {
             factors_written: factors.written,
             factors_stale: factors.stale,
             factors_lapsed: factors.lapsed,
-        };
-        out.write_str("service: { ")?;
-        counts.write_pairs(out)?;
-        out.write_str(" }\nclients:\n")?;
-        for client in clients.iter() {
-            out.write_str("- client: \"")?;
-            escape(client.name().to_bytes(), out)?;
-            out.write_str("\"\n  counters: { ")?;
-            client.write(&self.concurrency, out)?;
-            out.write_str(" }\n")?;
         }
-        out.write_str("targets:\n")?;
-        for target in self.partitions.targets() {
-            let (major, minor) = major_minor(target.number());
-            let found = target.found();
-            let counts = TargetCounts {
-                users: target.users().into(),
-                limit: target.limit().into(),
-                active: target.active().into(),
-                knee: found.slots.into(),
-                searching: found.searching.into(),
-                knee_rate: found.requests,
-                knee_bytes: found.bytes,
-            };
-            write!(out, "- target: \"{major}:{minor}\"\n  counters: {{ ")?;
-            counts.write_pairs(out)?;
-            out.write_str(" }\n")?;
-        }
-        Ok(())
     }
 
     /// Writes the timeout of each client's device.
@@ -126,11 +121,12 @@ impl Service {
             .map_err(|_| ENOSPC)
     }
 
-    /// Writes the health of the service, and the values on which the judgement is based.
-    pub(crate) fn write_health(&self, out: &mut dyn fmt::Write) -> Result {
-        let seen = self.partitions.iter().map(|partition| partition.seen());
+    /// Returns the health of the service, and the values on which the judgement is based.
+    pub(crate) fn health(&self) -> Health {
+        let mut seen = self.partitions.iter().map(|partition| partition.seen());
+        let seen: &mut dyn Iterator<Item = PartitionHealth> = &mut seen;
         let limits = HealthLimits::new(self.timeouts.terms().max, self.dispatch.unhealthy_factor());
-        write!(out, "{}", health::judge(seen, limits, misc::now())).map_err(|_| ENOSPC)
+        health::judge(seen, limits, misc::now())
     }
 
     /// Returns the number of requests that found no class of their own.
@@ -142,4 +138,21 @@ impl Service {
         });
         sum
     }
+}
+
+/// Reports a target as an element of a list.
+fn report_target(target: &Target, entry: &mut Report<'_>) -> fmt::Result {
+    let (major, minor) = major_minor(target.number());
+    let found = target.found();
+    let counts = TargetCounts {
+        users: target.users().into(),
+        limit: target.limit().into(),
+        active: target.active().into(),
+        knee: found.slots.into(),
+        searching: found.searching.into(),
+        knee_rate: found.requests,
+        knee_bytes: found.bytes,
+    };
+    entry.text("target", format_args!("{major}:{minor}"))?;
+    entry.inline("counters", |map| map.stats(&counts, &[]))
 }

@@ -90,6 +90,8 @@ parameters! {
             "ENOENT, ENODEV, EBUSY, EAGAIN, EEXIST, ENOSPC, E2BIG, ENOMEM", Some(check_config);
         /// Active clients, credits and waits.
         "nrs_concurrency" Read "a number per line", "", "", None;
+        /// All that the service shows in YAML, and `health`, as one JSON object by parameter.
+        "snapshot" Read "JSON", "", "", None;
         /// Health of the service.
         "health" Read "healthy or NOT HEALTHY, and a line with the reason", "", "", None;
         /// Effective slots, counters of clients, state of targets.

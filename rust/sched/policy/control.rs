@@ -24,6 +24,7 @@ use crate::sched::{
     item::Item,
     mem::{NoMemory, Shared},
     parameters::Values,
+    report::Report,
     text::Heads,
 };
 use core::fmt::Write;
@@ -341,12 +342,17 @@ pub type Show<H> = fn(&H, &mut dyn Write) -> core::result::Result<(), <H as Host
 /// Function that executes a text.
 pub type StoreFn<H> = fn(&H, &str) -> core::result::Result<(), <H as Host>::Refusal>;
 
+/// Function that reports what a parameter shows.
+pub type ReportFn<H> = fn(&H, &mut Report<'_>) -> core::result::Result<(), <H as Host>::Refusal>;
+
 /// Parameter that stores no value of its own.
 pub struct TextParameter<H: Host> {
     /// Name of the parameter.
     pub name: &'static str,
-    /// Function that shows the parameter.
-    pub show: Option<Show<H>>,
+    /// Function that writes a text that is not structured.
+    pub text: Option<Show<H>>,
+    /// Function that reports what the parameter shows, for [`Self::show`] or for programs.
+    pub report: Option<ReportFn<H>>,
     /// Function that executes a written text.
     pub store: Option<StoreFn<H>>,
     /// Function that checks a text of which only the first lines have arrived. If present, a text
@@ -358,12 +364,42 @@ impl<H: Host> TextParameter<H> {
     /// Maximum length of a text of one line, and of all values, bytes.
     pub const LONGEST: usize = 4095;
 
-    const fn new(name: &'static str, show: Option<Show<H>>, store: Option<StoreFn<H>>) -> Self {
+    const fn new(name: &'static str, text: Option<Show<H>>, store: Option<StoreFn<H>>) -> Self {
         Self {
             name,
-            show,
+            text,
+            report: None,
             store,
             check: None,
+        }
+    }
+
+    /// Creates a read-only parameter that shows a structured text.
+    pub const fn report(name: &'static str, report: ReportFn<H>) -> Self {
+        Self::new(name, None, None).reported(report)
+    }
+
+    /// Returns the same parameter, of which programs read what `report` writes.
+    pub const fn reported(self, report: ReportFn<H>) -> Self {
+        Self {
+            report: Some(report),
+            ..self
+        }
+    }
+
+    /// Writes what the parameter shows.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the parameter; `EPERM`: it cannot be read.
+    pub fn show(&self, host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
+        match (self.text, self.report) {
+            (Some(text), _) => text(host, out),
+            (None, Some(report)) => report(host, &mut Report::yaml(out)),
+            (None, None) => {
+                let error = Error::new(Code::Permission, "the parameter is not readable");
+                Err(error.into())
+            }
         }
     }
 

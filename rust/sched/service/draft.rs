@@ -119,7 +119,7 @@ impl<I: Item + 'static> ServiceDraft<I> {
         let mut out = String::new();
         let mut texts = Kept::texts::<Self>();
         let text = texts.find(|text: &&TextParameter<Self>| text.name == name);
-        text.and_then(|text| text.show).ok_or(UNSETTABLE)?(self, &mut out)?;
+        text.ok_or(UNSETTABLE)?.show(self, &mut out)?;
         Ok(out)
     }
 

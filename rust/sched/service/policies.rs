@@ -7,6 +7,7 @@ use crate::sched::{
     error::{Error, Result},
     item::Item,
     policy::{control::ByHead, Config, Kind, Part, COUNTS_MAX},
+    report::Report,
     text::{self, PolicyRow, PolicyState},
 };
 use core::fmt::Write;
@@ -72,6 +73,18 @@ fn rows<'a>(sums: &'a HeadSums, primary: &'a Option<Config>) -> [PolicyRow<'a>; 
     })
 }
 
+/// Returns the policies of both heads.
+fn sums(host: &impl ServiceParts) -> Result<ByHead<HeadSums>> {
+    let kinds = Kind::ALL.first_chunk::<KINDS>();
+    let kinds = kinds.ok_or(Error::invalid("no policies"))?;
+    let mut sums: ByHead<HeadSums> = [kinds.map(PolicySum::of); 2];
+    for head in host.heads() {
+        let sums = of_head(&mut sums, head.priority());
+        head.with(|head| add(sums, head));
+    }
+    Ok(sums)
+}
+
 /// Writes `nrs_policies` for heads that were started with `primaries`.
 ///
 /// # Errors
@@ -82,18 +95,38 @@ pub fn write_policies(
     primaries: &Primaries,
     out: &mut dyn Write,
 ) -> Result {
-    let kinds = Kind::ALL.first_chunk::<KINDS>();
-    let kinds = kinds.ok_or(Error::invalid("no policies"))?;
-    let mut sums: ByHead<HeadSums> = [kinds.map(PolicySum::of); 2];
-    for head in host.heads() {
-        let sums = of_head(&mut sums, head.priority());
-        head.with(|head| add(sums, head));
-    }
-    let [regular, high] = &sums;
+    let [regular, high] = &sums(host)?;
     let [regular_config, high_config] = primaries;
     Ok(text::write_policies(
         &mut &mut *out,
         &rows(regular, regular_config),
         Some(&rows(high, high_config)),
     )?)
+}
+
+/// Reports `nrs_policies`: a list of heads, regular first, each with the list of its policies.
+///
+/// # Errors
+///
+/// `ENOSPC`: `report` is full.
+pub fn report_policies(
+    host: &impl ServiceParts,
+    primaries: &Primaries,
+    report: &mut Report<'_>,
+) -> Result {
+    let sums = sums(host)?;
+    let heads = sums.iter().zip(primaries).zip(["regular", "high"]);
+    Ok(report.list(|list| {
+        for ((sums, primary), name) in heads {
+            list.entry(|head| {
+                head.word("name", name)?;
+                head.entries("policies", |list| {
+                    rows(sums, primary)
+                        .iter()
+                        .try_for_each(|row| row.report(list))
+                })
+            })?;
+        }
+        Ok(())
+    })?)
 }

@@ -21,7 +21,7 @@ use nrs_sched::{
         fairshare::{
             entity_stats::EntityStats,
             params::Select,
-            stats::{write_yaml, NodeRow, NodeRows},
+            stats::{report, NodeRow, NodeRows},
         },
         Config, Kept, Kind, Part, Tunables, ROWS,
     },
@@ -163,7 +163,12 @@ fn statistics(c: &mut Criterion) {
     group.bench_function("yaml/10000", |b| {
         b.iter(|| {
             text.clear();
-            write_yaml(&mut text, black_box(&rows), 100_000).expect("string");
+            report(
+                &mut nrs_sched::report::Report::yaml(&mut text),
+                black_box(&rows),
+                100_000,
+            )
+            .expect("string");
         });
     });
     group.bench_function("merge/10000", |b| {

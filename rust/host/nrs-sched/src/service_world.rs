@@ -9,13 +9,17 @@ use crate::{
     head::Head,
     parameters::{self, Parameter, Values},
     policy::{control::OverseerContext, AnyOverseer, Config, Kept, Kind, Nothing, Tunables},
+    report::Report,
     service::{
         policies, upkeep, HeadAccess, Primaries, ServiceHead, ServiceHost, ServiceParts,
         ServiceSettings,
     },
     text::PolicyCommand,
 };
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+};
 
 /// Seed of the service.
 const SEED: u64 = 7;
@@ -171,7 +175,7 @@ impl ServiceWorld {
     ///
     /// # Errors
     ///
-    /// `ENOENT`: no such parameter. Any error of the parameter.
+    /// `ENOENT`: no such parameter; `EPERM`: it cannot be read. Any error of the parameter.
     pub fn get(&self, name: &str) -> Result<String> {
         let mut out = String::new();
         match name {
@@ -192,9 +196,36 @@ impl ServiceWorld {
         } else {
             let mut texts = Kept::texts::<Self>();
             let found = texts.find(|one| one.name == name).ok_or(none)?;
-            found.show.ok_or(none)?(self, &mut out)?;
+            found.show(self, &mut out)?;
         }
         Ok(out)
+    }
+
+    /// Reports the policies, as the parameter `snapshot` does.
+    ///
+    /// # Errors
+    ///
+    /// Any error of `map`.
+    ///
+    /// # Panics
+    ///
+    /// Out of memory.
+    pub fn report(&self, map: &mut Report<'_>) -> fmt::Result {
+        upkeep::maintain(self).expect("memory");
+        let primaries = *self.settings.borrow().primaries();
+        let done = map.part("nrs_policies", |map| {
+            policies::report_policies(self, &primaries, map)
+        });
+        done.map_err(|_| fmt::Error)?;
+        for text in Kept::texts::<Self>() {
+            if let Some(report) = text.report {
+                match map.part(text.name, |map| report(self, map)) {
+                    Err(error) if error.code != Code::NoDevice => return Err(fmt::Error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the text of the service.
@@ -217,7 +248,7 @@ impl ServiceWorld {
         names
             .filter_map(|name| {
                 let shown = self.get(name);
-                let denied = |error: &Error| error.code == Code::NoEntry;
+                let denied = |error: &Error| matches!(error.code, Code::NoEntry | Code::Permission);
                 if shown.as_ref().is_err_and(denied) {
                     return None;
                 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Measures the cost of a scrape: reads the statistics of 10,000 entities, as written by the
-//! module's own writers, and renders a page. For comparison, a full YAML reader parses the same
-//! text.
+//! module's own writers, and renders a page.
 //!
 //! Times are CPU time of this thread from the kernel's accounting, so that other load of the host
 //! hardly matters. With `--check` the bench fails if the exporter with its default settings takes
@@ -58,7 +57,7 @@ fn main() -> ExitCode {
     println!("policy     text, MB  shown  read  page  both  page, MB");
     for policy in ["fairshare", "tbf", "qbm"] {
         let texts = texts::service(policy, ENTITIES);
-        let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        let bytes = texts.len();
         let module = texts::module(&texts);
         let read = || stats::read(&module, "svc").expect("a snapshot");
         for top in [100, ENTITIES as usize] {
@@ -81,12 +80,6 @@ fn main() -> ExitCode {
             );
         }
     }
-    let text = texts::fairshare(ENTITIES);
-    let all = median(|| {
-        let value = serde_yaml_ng::from_str::<serde_yaml_ng::Value>(&text);
-        drop(black_box(value.expect("YAML")));
-    });
-    println!("\nfairshare's text with a reader of all of YAML: {all:.1}");
     match check && slow {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nrs_agent::status::Status;
 use nrs_sched::error::Error;
 use nrs_sched::parameters;
+use nrs_sched::report::Report;
 use nrs_sched::service_world::ServiceWorld;
 
 use crate::accounts::Accounts;
@@ -132,18 +133,28 @@ impl MockService {
         }
     }
 
+    /// Reports the clients.
+    fn report(&self, map: &mut Report<'_>) -> std::fmt::Result {
+        map.inline("service", |map| map.field("slots", 1))?;
+        map.entries("clients", |list| {
+            (0..self.clients).try_for_each(|_| list.entry(|client| client.text("client", "c")))
+        })
+    }
+
     fn get(&self, name: &str) -> Result<String> {
         match &self.values {
             MockParameters::Texts(texts) => match texts.get(name) {
                 Some(text) => Ok(text.clone()),
                 None => missing(format!("no parameter '{name}'")),
             },
-            MockParameters::World(_) if name == "clients" => {
-                let client = "- client: \"c\"\n  counters: { passed: 0 }\n";
-                let clients = client.repeat(self.clients);
-                Ok(format!(
-                    "service: {{ slots: 1 }}\nclients:\n{clients}targets:\n"
-                ))
+            MockParameters::World(world) if name == "snapshot" => {
+                let mut out = String::new();
+                let written = Report::json(&mut out).map(|map| {
+                    map.part("clients", |map| map.map(|map| self.report(map)))?;
+                    world.report(map)
+                });
+                written.unwrap();
+                Ok(out)
             }
             MockParameters::World(world) => world.get(name).map_err(failure),
         }

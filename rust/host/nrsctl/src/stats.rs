@@ -2,16 +2,14 @@
 
 //! Statistics of the module.
 //!
-//! [`read`] takes a [`Snapshot`] of a service: each text of the module is parsed once. All commands
+//! [`read`] takes a [`Snapshot`] of a service from the module's parameter `snapshot`. All commands
 //! that show statistics (`status`, `top`, `record`, `exporter`) use snapshots.
 //!
-//! Texts are read one after the other while requests are processed, so numbers of different texts
-//! are from slightly different times. Unknown lines of newer modules are ignored.
+//! The module writes the parts one after the other while requests are processed, so their numbers
+//! are from slightly different times.
 //!
 //! # Vocabulary
 //!
-//! - *Text*: contents of one parameter, such as `nrs_tbf_stats`.
-//! - *Line*: one line of a text, with depth, key and value ([`lines::KeyLine`]).
 //! - *Entity*: unit of scheduling of a policy: an entity of `fairshare`, a class of `tbf`, a client
 //!   of `qbm`.
 
@@ -30,16 +28,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
-use lines::{KeyLine, Unexpected};
 
-pub mod clients;
-pub mod fairshare;
-pub mod lines;
-pub mod plain;
-pub mod policies;
-pub mod qbm;
+pub mod module;
 pub mod rules;
-pub mod tbf;
 pub mod words;
 
 /// Name of the head for regular requests.
@@ -308,14 +299,6 @@ impl Entity {
         self.counters.insert(name.into(), value);
     }
 
-    /// Reads a line that is a counter; ignores other lines.
-    fn count(&mut self, line: &KeyLine<'_>) -> lines::LinesResult {
-        if let Some(counter) = self.counters.get_mut(line.key) {
-            *counter = line.number()?;
-        }
-        Ok(())
-    }
-
     /// Returns the dispatched bytes; `None` if costs are counted in requests or time.
     pub fn bytes(&self) -> Option<u64> {
         in_bytes(&self.unit, self.counter("cost"))
@@ -367,53 +350,24 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
 
 /// Takes a snapshot of `service`.
 ///
-/// Statistics of policies that are not started are not read.
-///
 /// # Errors
 ///
-/// The failures of [`Kernel::get`]; [`FailureKind::Other`] with the line, if a text of the module
-/// is invalid.
+/// The failures of [`Kernel::get`]; [`FailureKind::Other`] with the place, if the snapshot of the
+/// module is invalid.
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
-    let reader = Reader { kernel, service };
-    let mut snapshot = summary(kernel, service)?;
-    if let Some(text) = reader.optional("at_stats")? {
-        snapshot.timeouts = reader.expect("at_stats", plain::numbers(&text))?;
-    }
-    if let Some(text) = reader.optional("nrs_concurrency")? {
-        snapshot.concurrency = reader.expect("nrs_concurrency", plain::numbers(&text))?;
-    }
+    let at_ns = now();
+    let text = kernel.get(service, "snapshot")?;
+    let mut snapshot = module::read(&text).map_err(|error| {
+        let message = format!("snapshot of service '{service}': {error}");
+        Failure::new(FailureKind::Other, message).hint(
+            "nrsctl and the module may have different versions: \
+             compare nrsctl --version and modinfo nrs",
+        )
+    })?;
+    (snapshot.service, snapshot.at_ns) = (service.into(), at_ns);
     if snapshot.runs("fairshare") {
-        snapshot.entities = reader.parse("nrs_fairshare_stats", fairshare::read)?;
-        let weights = reader.optional("nrs_fairshare_weights")?;
-        snapshot.weighted = weights.is_some_and(|weights| !weights.trim().is_empty());
-    }
-    if snapshot.runs("tbf") {
-        let (rules, mut classes) = reader.parse("nrs_tbf_stats", tbf::read)?;
-        snapshot.rules = rules;
-        snapshot.entities.append(&mut classes);
-    }
-    if snapshot.runs("qbm") {
-        reader.bandwidth(&mut snapshot)?;
-    }
-    Ok(snapshot)
-}
-
-/// Takes a partial snapshot of `service`: slots, clients, target devices, policies and health.
-///
-/// # Errors
-///
-/// As for [`read`].
-pub fn summary(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
-    let reader = Reader { kernel, service };
-    let mut snapshot = Snapshot {
-        service: service.into(),
-        at_ns: now(),
-        ..Snapshot::default()
-    };
-    reader.parse("clients", |text| clients::read(text, &mut snapshot))?;
-    snapshot.heads = reader.parse("nrs_policies", policies::read)?;
-    if let Some(health) = reader.optional("health")? {
-        (snapshot.unhealthy, snapshot.progress) = plain::health(&health);
+        let weights = kernel.get(service, "nrs_fairshare_weights")?;
+        snapshot.weighted = !weights.trim().is_empty();
     }
     Ok(snapshot)
 }
@@ -424,28 +378,7 @@ pub fn summary(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
 ///
 /// As for [`read`].
 pub fn heads(kernel: &dyn Kernel, service: &str) -> Result<Vec<Head>> {
-    Reader { kernel, service }.parse("nrs_policies", policies::read)
-}
-
-/// Returns the rules of tbf on the heads of `service`.
-///
-/// # Errors
-///
-/// As for [`read`].
-pub fn rules(kernel: &dyn Kernel, service: &str) -> Result<Vec<rules::ListedRule>> {
-    Reader { kernel, service }.parse("nrs_tbf_rule", rules::read)
-}
-
-/// Takes a partial snapshot of `service`: slots, clients and target devices.
-///
-/// # Errors
-///
-/// As for [`read`].
-pub fn clients(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
-    let mut snapshot = Snapshot::default();
-    let reader = Reader { kernel, service };
-    reader.parse("clients", |text| clients::read(text, &mut snapshot))?;
-    Ok(snapshot)
+    read(kernel, service).map(|snapshot| snapshot.heads)
 }
 
 /// Returns the number of requests queued in the policies of `heads`.
@@ -455,6 +388,14 @@ pub fn queued(heads: &[Head]) -> u64 {
 }
 
 impl Snapshot {
+    /// Returns the words for the health of the service.
+    pub fn health(&self) -> &'static str {
+        match self.unhealthy {
+            None => "healthy",
+            Some(_) => "NOT HEALTHY",
+        }
+    }
+
     /// Returns true if `policy` is started on a head, or still has requests there.
     pub fn runs(&self, policy: &str) -> bool {
         let mut policies = self.heads.iter().flat_map(|head| &head.policies);
@@ -462,73 +403,26 @@ impl Snapshot {
     }
 }
 
-/// Reader of the texts of a service.
-struct Reader<'a> {
-    kernel: &'a dyn Kernel,
-    service: &'a str,
-}
-
-impl Reader<'_> {
-    fn parse<T>(
-        &self,
-        parameter: &str,
-        f: impl FnOnce(&str) -> lines::LinesResult<T>,
-    ) -> Result<T> {
-        let text = self.kernel.get(self.service, parameter)?;
-        self.expect(parameter, f(&text))
-    }
-
-    /// Returns a text; `None` if the module does not have it, because it is older.
-    fn optional(&self, parameter: &str) -> Result<Option<String>> {
-        match self.kernel.get(self.service, parameter) {
-            Ok(text) => Ok(Some(text)),
-            Err(failure) if failure.kind == FailureKind::NotFound => {
-                // The service may have been removed as well.
-                self.kernel.get(self.service, "clients").map(|_| None)
-            }
-            Err(failure) => Err(failure),
+impl Policy {
+    /// Returns name and argument in the format of `nrs_policies`.
+    pub fn full(&self) -> String {
+        match &self.argument {
+            Some(argument) => format!("{} {argument}", self.name),
+            None => self.name.clone(),
         }
     }
+}
 
-    fn expect<T>(&self, parameter: &str, result: lines::LinesResult<T>) -> Result<T> {
-        result.map_err(|Unexpected { number, line, want }| {
-            let message = format!(
-                "{parameter} of service '{}', line {number}: expected {want}, found '{line}'",
-                self.service
-            );
-            Failure::new(FailureKind::Other, message).hint(
-                "nrsctl and the module may have different versions: \
-             compare nrsctl --version and modinfo nrs",
-            )
-        })
-    }
-
-    /// Reads the statistics of qbm; leaves `snapshot` without them if qbm was stopped in the
-    /// meantime.
-    fn bandwidth(&self, snapshot: &mut Snapshot) -> Result {
-        let texts = self.kernel.get(self.service, "nrs_qbm_status");
-        let texts = texts.and_then(|status| {
-            let stats = self.kernel.get(self.service, "nrs_qbm_stats")?;
-            Ok((status, stats))
-        });
-        let (status, stats) = match texts {
-            Ok(texts) => texts,
-            Err(failure) => {
-                snapshot.heads = self.parse("nrs_policies", policies::read)?;
-                let started = snapshot.heads.iter().flat_map(|head| &head.policies);
-                let mut started = started.filter(|policy| policy.state == "started");
-                return match started.any(|policy| policy.name == "qbm") {
-                    true => Err(failure),
-                    false => Ok(()),
-                };
-            }
-        };
-        let (mut groups, mut clients) = self.expect("nrs_qbm_status", qbm::read_status(&status))?;
-        let counted = qbm::read_stats(&stats, &mut groups, &mut clients);
-        self.expect("nrs_qbm_stats", counted)?;
-        snapshot.groups = groups;
-        snapshot.entities.append(&mut clients);
-        Ok(())
+impl Head {
+    /// Returns the serving policy: the started policy that is not the fallback, otherwise the
+    /// fallback.
+    pub fn serving(&self) -> Option<&Policy> {
+        let mut started = self
+            .policies
+            .iter()
+            .filter(|policy| policy.state == "started");
+        let primary = started.clone().find(|policy| !policy.fallback);
+        primary.or_else(|| started.next())
     }
 }
 

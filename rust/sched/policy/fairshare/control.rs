@@ -7,7 +7,7 @@ use super::{
     factors::Factors,
     mode::Mode,
     params::Tunables,
-    stats::{write_yaml, NodeRows},
+    stats::{self, NodeRows},
     weights::{self, Weights},
     Config, NodeRowBuf, Update,
 };
@@ -20,6 +20,7 @@ use crate::sched::{
         control::{refresh_stale, ByHead, Host, Keep, RunningPart, TextParameter},
         Kind,
     },
+    report::Report,
     service::text::TextHash,
 };
 use core::fmt::Write;
@@ -208,7 +209,7 @@ impl Keep<Config> for Kept {
             &[
                 TextParameter::both("nrs_fairshare_mode", show_mode, set_mode),
                 TextParameter::both("nrs_fairshare_weights", show_weights, set_weights),
-                TextParameter::read("nrs_fairshare_stats", show_stats),
+                TextParameter::report("nrs_fairshare_stats", report),
                 TextParameter::write("nrs_fairshare_stats_reset", |host, _| {
                     host.reset(Kind::Fairshare);
                     Ok(())
@@ -244,7 +245,7 @@ fn set_weights<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
     host.change(|parameters| parameters.kept.fairshare.reweigh(text.trim()))
 }
 
-fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
+fn report<H: Host>(host: &H, out: &mut Report<'_>) -> core::result::Result<(), H::Refusal> {
     let (mut rows, mut buf) = (NodeRows::new(), NodeRowBuf::new().map_err(Error::from)?);
     for part in host.running() {
         // The worker of an idle service does not refresh the part.
@@ -264,5 +265,5 @@ fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
         }
     }
     rows.merge().map_err(Error::from)?;
-    Ok(write_yaml(&mut &mut *out, &rows, host.now()).map_err(Error::from)?)
+    Ok(stats::report(out, &rows, host.now()).map_err(Error::from)?)
 }

@@ -21,14 +21,12 @@ use crate::sched::{
     key::Key,
     mem::{GrowingList, NoMemory},
     ranges::{NodeReport, RangeBuilder, RangeTable},
+    report::Report,
     sort::{radix, sort_by},
-    statistics::{stats, Stats},
+    statistics::stats,
     units::NSEC_PER_USEC,
 };
-use core::{
-    cmp::Ordering,
-    fmt::{self, Write},
-};
+use core::{cmp::Ordering, fmt};
 
 stats! {
     /// Counters of the policy as a whole.
@@ -276,7 +274,7 @@ impl HeadRows {
     }
 
     /// Writes all entities.
-    fn write(&self, out: &mut impl Write, now: u64) -> fmt::Result {
+    fn report(&self, list: &mut Report<'_>, now: u64) -> fmt::Result {
         let leaves = || self.iter().filter(|(_, row)| row.leaf);
         let sum = |part: &dyn Fn(&ServiceWindows) -> u64| {
             let rows = leaves().map(|(_, row)| part(&row.stats.windows));
@@ -286,19 +284,26 @@ impl HeadRows {
         let second = sum(&|windows| windows.second(now));
         let minute = sum(&|windows| windows.minute(now));
         for (index, row) in leaves() {
-            writeln!(out, "- entity: \"{}\"", self.path(index))?;
             let windows = &row.stats.windows;
             let received = [
                 ratio(windows.second(now), second),
                 ratio(windows.minute(now), minute),
             ];
-            self.write_row(out, row, received)?;
+            list.entry(|entity| {
+                entity.text("entity", self.path(index))?;
+                self.report_row(entity, row, received)
+            })?;
         }
         Ok(())
     }
 
     /// Writes all of an entity but its path; the entity `received` these parts of the service.
-    fn write_row(&self, out: &mut impl Write, row: &NodeRow, received: [u64; 2]) -> fmt::Result {
+    fn report_row(
+        &self,
+        entity: &mut Report<'_>,
+        row: &NodeRow,
+        received: [u64; 2],
+    ) -> fmt::Result {
         let shares = self.shares.as_ref();
         let range = shares.and_then(|shares| shares.wanted.range_of(row.id));
         let (lo, end) = range.map_or((0, 0), |range| (u64::from(range.lo), range.end));
@@ -309,29 +314,28 @@ impl HeadRows {
         let queue = if row.high { "high_priority" } else { "regular" };
         let opportunities = ratio(counts.opportunity, counts.dispatched);
         let [second, minute] = received;
-        writeln!(out, "  type: \"{}\"", row.level)?;
-        writeln!(out, "  active: {}", row.active)?;
-        writeln!(out, "  range: \"[{}, {})\"", Fraction(lo), Fraction(end))?;
-        counts.write_lines(out, "  ", &["time_us", "forced"])?;
-        writeln!(out, "  fairness_debt: {}", Tenths(row.lag_decipages))?;
-        writeln!(out, "  queue_depth: {}", row.queue_depth)?;
-        writeln!(out, "  queue: \"{queue}\"")?;
-        writeln!(out, "  weight: {}", Fraction(u64::from(row.weight) << 20))?;
-        writeln!(out, "  factor: {}", Fraction(u64::from(row.factor) << 1))?;
+        entity.text("type", row.level)?;
+        entity.field("active", row.active)?;
+        let (from, to) = (Fraction(lo), Fraction(end));
+        entity.text("range", format_args!("[{from}, {to})"))?;
+        entity.stats(counts, &["time_us", "forced"])?;
+        entity.field("fairness_debt", Tenths(row.lag_decipages))?;
+        entity.field("queue_depth", row.queue_depth)?;
+        entity.text("queue", queue)?;
+        entity.field("weight", Fraction(u64::from(row.weight) << 20))?;
+        entity.field("factor", Fraction(u64::from(row.factor) << 1))?;
         if row.size > 0 {
-            writeln!(out, "  size: {}", row.size)?;
+            entity.field("size", row.size)?;
         }
-        writeln!(out, "  time_us: {}", counts.time_us)?;
-        writeln!(out, "  opportunity_ratio: {}", Fraction(opportunities))?;
-        writeln!(out, "  forced: {}", counts.forced)?;
-        let wanted = Fraction(end.saturating_sub(lo));
-        writeln!(out, "  share_wanted: {wanted}")?;
-        writeln!(out, "  share_1s: {}", Fraction(second))?;
-        writeln!(out, "  share_60s: {}", Fraction(minute))?;
-        let borrowed = Fraction(minute.saturating_sub(entitled));
-        writeln!(out, "  borrowed: {borrowed}")?;
-        write_debts(out, stats)?;
-        write_waits(out, &stats.waits)
+        entity.field("time_us", counts.time_us)?;
+        entity.field("opportunity_ratio", Fraction(opportunities))?;
+        entity.field("forced", counts.forced)?;
+        entity.field("share_wanted", Fraction(end.saturating_sub(lo)))?;
+        entity.field("share_1s", Fraction(second))?;
+        entity.field("share_60s", Fraction(minute))?;
+        entity.field("borrowed", Fraction(minute.saturating_sub(entitled)))?;
+        entity.inline("debt_histogram", |map| report_debts(map, stats))?;
+        entity.inline("wait_us", |map| report_waits(map, &stats.waits))
     }
 }
 
@@ -391,44 +395,45 @@ impl NodeRows {
     }
 }
 
-/// Writes merged rows as YAML, with the service received up to `now`, ns.
+/// Writes merged rows as a list, with the service received up to `now`, ns.
 ///
 /// An inactive entity has no range and is shown with `[0.000, 0.000)`.
-pub fn write_yaml(out: &mut impl Write, rows: &NodeRows, now: u64) -> fmt::Result {
-    rows.regular.write(out, now)?;
-    rows.high.write(out, now)
+pub fn report(report: &mut Report<'_>, rows: &NodeRows, now: u64) -> fmt::Result {
+    report.list(|list| {
+        rows.regular.report(list, now)?;
+        rows.high.report(list, now)
+    })
 }
 
 /// Writes the histogram of debt, pages; the first number belongs to a bucket, the second does not.
-fn write_debts(out: &mut impl Write, stats: &EntityStats) -> fmt::Result {
-    out.write_str("  debt_histogram: {")?;
-    let (mut start, mut comma) = (None, "");
+fn report_debts(map: &mut Report<'_>, stats: &EntityStats) -> fmt::Result {
+    let mut start = None;
     let ends = DEBTS.iter().map(Some).chain([None]);
     for (end, count) in ends.zip(&stats.debts) {
-        write!(out, "{comma} \"")?;
-        if let Some(start) = start {
-            write!(out, "{start}")?;
-        }
-        out.write_str("..")?;
-        if let Some(end) = end {
-            write!(out, "{end}")?;
-        }
-        write!(out, "\": {count}")?;
-        (start, comma) = (end, ",");
+        map.quoted(Bucket(start, end), (*count).into())?;
+        start = end;
     }
-    out.write_str(" }\n")
+    Ok(())
+}
+
+/// Range of a bucket; without a start or an end, it is open there.
+struct Bucket<'a>(Option<&'a i64>, Option<&'a i64>);
+
+impl fmt::Display for Bucket<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(start, end) = self;
+        start.map_or(Ok(()), |start| write!(f, "{start}"))?;
+        f.write_str("..")?;
+        end.map_or(Ok(()), |end| write!(f, "{end}"))
+    }
 }
 
 /// Writes percentiles of the queueing time, us.
-fn write_waits(out: &mut impl Write, waits: &QueueTimeHistogram) -> fmt::Result {
-    writeln!(
-        out,
-        "  wait_us: {{ p50: {}, p90: {}, p99: {}, max: {} }}",
-        waits.percentile(500) / NSEC_PER_USEC,
-        waits.percentile(900) / NSEC_PER_USEC,
-        waits.percentile(990) / NSEC_PER_USEC,
-        waits.max() / NSEC_PER_USEC,
-    )
+fn report_waits(map: &mut Report<'_>, waits: &QueueTimeHistogram) -> fmt::Result {
+    for (name, permille) in [("p50", 500), ("p90", 900), ("p99", 990)] {
+        map.field(name, waits.percentile(permille) / NSEC_PER_USEC)?;
+    }
+    map.field("max", waits.max() / NSEC_PER_USEC)
 }
 
 /// Returns `part / whole` in units of 2^-32, at most one; 0 if `whole` is 0.

@@ -167,7 +167,7 @@ impl Weights {
 
     /// Writes one item per line: exact items by key, then wildcards in the order in which they were
     /// added.
-    pub fn write<W: Write + ?Sized>(&self, out: &mut W) -> fmt::Result {
+    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
         for (target, weight) in self.items.as_slice() {
             match target {
                 WeightKey::Wildcard(job) | WeightKey::Exact(Key::Jobid(job)) => {
@@ -435,7 +435,7 @@ fn unquote(text: &str) -> Result<(JobId, &str)> {
 }
 
 /// Writes `jobid:` and an identifier or pattern, in quotes if it needs them.
-fn write_job<W: Write + ?Sized>(out: &mut W, job: &JobId) -> fmt::Result {
+fn write_job(out: &mut dyn Write, job: &JobId) -> fmt::Result {
     out.write_str("jobid:")?;
     let bytes = job.as_bytes();
     let plain = |&byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');

@@ -71,16 +71,14 @@ impl Keep<Config> for Kept {
                 TextParameter::read("nrs_qbm_config_error", |host, out| {
                     show_error(out, host.parameters().kept.qbm.error)
                 }),
-                TextParameter::read("nrs_qbm_status", |host, out| {
+                TextParameter::report("nrs_qbm_status", |host, out| {
                     let now = host.now();
                     managed(host, |manager, scene| {
-                        Ok(manager.write_status(&mut &mut *out, scene, now)?)
+                        Ok(manager.report_status(out, scene, now)?)
                     })
                 }),
-                TextParameter::read("nrs_qbm_stats", |host, out| {
-                    managed(host, |manager, scene| {
-                        Ok(manager.write_stats(&mut &mut *out, scene)?)
-                    })
+                TextParameter::report("nrs_qbm_stats", |host, out| {
+                    managed(host, |manager, scene| Ok(manager.report_stats(out, scene)?))
                 }),
                 TextParameter::write("nrs_qbm_stats_reset", |host, _| {
                     host.oversee(|overseer, _| {
@@ -108,7 +106,7 @@ fn noted<H: Host, T>(
 
 fn show<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
     let plan = host.parameters().kept.qbm.plan;
-    Ok(plan.write(&mut &mut *out).map_err(Error::from)?)
+    Ok(plan.write(out).map_err(Error::from)?)
 }
 
 /// Calls `f` with the manager.

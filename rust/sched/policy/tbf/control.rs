@@ -8,7 +8,7 @@
 
 use super::{
     params::Tunables,
-    stats::{write_yaml, TbfRows},
+    stats::{self, TbfRows},
     Config, TbfRowBuf, Update,
 };
 use crate::sched::{
@@ -21,6 +21,7 @@ use crate::sched::{
         },
         Kind, ROWS,
     },
+    report::Report,
     rules::{Name, RuleAction, RuleCommand, RuleError, RuleList},
     service::text::{head_word, TextHash},
     sort::sort_by,
@@ -208,7 +209,7 @@ impl Keep<Config> for Kept {
                 TextParameter::read("nrs_tbf_rule_error", |host, out| {
                     show_error(out, host.parameters().kept.tbf.error)
                 }),
-                TextParameter::read("nrs_tbf_stats", show_stats),
+                TextParameter::report("nrs_tbf_stats", report),
                 TextParameter::write("nrs_tbf_stats_reset", |host, _| {
                     host.reset(Kind::Tbf);
                     Ok(())
@@ -324,7 +325,7 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
     Ok(())
 }
 
-fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
+fn report<H: Host>(host: &H, out: &mut Report<'_>) -> core::result::Result<(), H::Refusal> {
     let (mut rows, mut buf) = (TbfRows::new(), TbfRowBuf::new().map_err(Error::from)?);
     let now = host.now();
     for part in host.running() {
@@ -338,7 +339,7 @@ fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
     }
     rows.merge();
     let sums = rows.sums().map_err(Error::from)?;
-    Ok(write_yaml(&mut &mut *out, rows.as_slice(), sums.as_slice()).map_err(Error::from)?)
+    Ok(stats::report(out, rows.as_slice(), sums.as_slice()).map_err(Error::from)?)
 }
 
 #[cfg(test)]

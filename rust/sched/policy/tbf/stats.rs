@@ -8,6 +8,7 @@
 use super::{class::ClassCounts, plan::RateUnit};
 use crate::sched::{
     mem::{GrowingList, NoMemory},
+    report::Report,
     rules::{Name, Rate, Subject},
     sort::merge_by,
     statistics::{stats, Stats},
@@ -159,36 +160,46 @@ impl TbfRows {
     }
 }
 
-/// Writes statistics as YAML: `rules` and `classes`.
-pub fn write_yaml(out: &mut impl Write, rows: &[TbfRow], sums: &[RuleSum]) -> fmt::Result {
-    sequence(out, "rules", sums.len())?;
-    for sum in sums {
-        writeln!(out, "- rule: \"{}\"", sum.rule)?;
-        writeln!(out, "  head: {}", head(sum.high))?;
-        writeln!(out, "  rate: \"{}\"", sum.rate)?;
-        writeln!(out, "  unit: {}", sum.count.name())?;
-        sum.gauges.write_lines(out, "  ", &[])?;
-        sum.counters.write_lines(out, "  ", &[])?;
+/// Writes statistics: a map of `rules` and `classes`.
+pub fn report(report: &mut Report<'_>, rows: &[TbfRow], sums: &[RuleSum]) -> fmt::Result {
+    report.map(|report| {
+        report.entries("rules", |list| {
+            sums.iter()
+                .try_for_each(|sum| list.entry(|rule| sum.report(rule)))
+        })?;
+        report.entries("classes", |list| {
+            rows.iter()
+                .try_for_each(|row| list.entry(|class| row.report(class)))
+        })
+    })
+}
+
+impl RuleSum {
+    fn report(&self, rule: &mut Report<'_>) -> fmt::Result {
+        rule.text("rule", self.rule)?;
+        rule.word("head", head(self.high))?;
+        rule.text("rate", self.rate)?;
+        rule.word("unit", self.count.name())?;
+        rule.stats(&self.gauges, &[])?;
+        rule.stats(&self.counters, &[])
     }
-    sequence(out, "classes", rows.len())?;
-    for row in rows {
-        if row.default {
-            writeln!(out, "- class: \"default\"")?;
-        } else {
-            out.write_str("- class: \"")?;
-            write!(Escape(out), "{}", row.subject)?;
-            out.write_str("\"\n")?;
+}
+
+impl TbfRow {
+    fn report(&self, class: &mut Report<'_>) -> fmt::Result {
+        match self.default {
+            true => class.text("class", "default")?,
+            false => class.text("class", EscapedSubject(&self.subject))?,
         }
-        writeln!(out, "  head: {}", head(row.high))?;
-        writeln!(out, "  rule: \"{}\"", row.rule)?;
-        writeln!(out, "  rate: \"{}\"", row.rate)?;
-        writeln!(out, "  unit: {}", row.count.name())?;
-        writeln!(out, "  queued: {}", row.queued)?;
-        writeln!(out, "  active: {}", row.active)?;
-        row.counters.write_lines(out, "  ", &[])?;
-        writeln!(out, "  debt_ns: {}", row.debt)?;
+        class.word("head", head(self.high))?;
+        class.text("rule", self.rule)?;
+        class.text("rate", self.rate)?;
+        class.word("unit", self.count.name())?;
+        class.field("queued", self.queued)?;
+        class.field("active", self.active)?;
+        class.stats(&self.counters, &[])?;
+        class.field("debt_ns", self.debt)
     }
-    Ok(())
 }
 
 /// Returns the name of a head, as in commands.
@@ -200,8 +211,13 @@ const fn head(high: bool) -> &'static str {
     }
 }
 
-fn sequence(out: &mut impl Write, name: &str, len: usize) -> fmt::Result {
-    writeln!(out, "{name}:{}", if len == 0 { " []" } else { "" })
+/// Subject as in a double-quoted string.
+struct EscapedSubject<'a>(&'a Subject);
+
+impl fmt::Display for EscapedSubject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escape(f), "{}", self.0)
+    }
 }
 
 /// Writer that escapes text for a double-quoted string.

@@ -17,38 +17,28 @@ use crate::sched::{
         plan::{ClientKey, OverseerContext, PlanGroup as Settings},
         terms::{BandwidthClass, UNREGULATED},
     },
+    report::Report,
     statistics::Stats,
 };
-use core::fmt::{self, Write};
+use core::fmt;
 
-/// Writes the identity of a client, as in a double-quoted string.
-fn write_party(
-    out: &mut impl Write,
-    party: &ClientKey,
-    scene: &dyn OverseerContext,
-) -> fmt::Result {
-    match party {
-        ClientKey::Key(key) => write!(out, "{key}"),
-        ClientKey::Device(device) => {
-            out.write_str("device:")?;
-            let mut done = None;
-            scene.device_name(*device, &mut |name| done = Some(escape(name, out)));
-            match done {
-                Some(done) => done,
-                None => write!(out, "{device}"),
-            }
-        }
-    }
-}
+/// Identity of a client, as in a double-quoted string.
+struct ClientName<'a>(&'a ClientKey, &'a dyn OverseerContext);
 
-/// Rate for display, bytes/s, or `unregulated`.
-struct ShownRate(u64);
-
-impl fmt::Display for ShownRate {
+impl fmt::Display for ClientName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            UNREGULATED => f.write_str("\"unregulated\""),
-            rate => write!(f, "{rate}"),
+        let Self(party, scene) = self;
+        match party {
+            ClientKey::Key(key) => write!(f, "{key}"),
+            ClientKey::Device(device) => {
+                f.write_str("device:")?;
+                let mut done = None;
+                scene.device_name(*device, &mut |name| done = Some(escape(name, f)));
+                match done {
+                    Some(done) => done,
+                    None => write!(f, "{device}"),
+                }
+            }
         }
     }
 }
@@ -78,32 +68,26 @@ impl BandwidthManager {
         self.members(group).filter(|(_, client)| client.here)
     }
 
-    /// Writes `clients:` and calls `each` to write the details of each client of the group at index
-    /// `place`.
-    fn write_clients<W: Write>(
+    /// Writes `clients`, and by `each` the details of each client of the group at index `place`.
+    fn report_clients(
         &self,
-        out: &mut W,
+        report: &mut Report<'_>,
         place: u32,
         scene: &dyn OverseerContext,
-        mut each: impl FnMut(&mut W, u32, &ManagedClient) -> fmt::Result,
+        mut each: impl FnMut(&mut Report<'_>, u32, &ManagedClient) -> fmt::Result,
     ) -> fmt::Result {
-        let mut empty = true;
-        for (at, client) in self.registered(place) {
-            if is_shared(at) {
-                continue;
+        report.entries("clients", |list| {
+            for (at, client) in self.registered(place) {
+                if is_shared(at) {
+                    continue;
+                }
+                list.entry(|entry| {
+                    entry.text("client", ClientName(&client.owner.who.party, scene))?;
+                    each(entry, at, client)
+                })?;
             }
-            if core::mem::take(&mut empty) {
-                out.write_str("  clients:\n")?;
-            }
-            out.write_str("  - client: \"")?;
-            write_party(out, &client.owner.who.party, scene)?;
-            out.write_str("\"\n")?;
-            each(out, at, client)?;
-        }
-        if empty {
-            out.write_str("  clients: []\n")?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Writes `nrs_qbm_status`: the capacity of each group and the allocations of the clients,
@@ -111,50 +95,66 @@ impl BandwidthManager {
     ///
     /// # Errors
     ///
-    /// Any error of `out`.
-    pub fn write_status(
+    /// Any error of `report`.
+    pub fn report_status(
         &self,
-        out: &mut impl Write,
+        report: &mut Report<'_>,
         scene: &dyn OverseerContext,
         now: u64,
     ) -> fmt::Result {
-        if self.plan.groups().is_empty() {
-            return out.write_str("[]\n");
-        }
-        for (place, settings, group) in self.groups() {
-            write_group(out, settings, group)?;
-            let shared = self.registered(place).find(|(at, _)| is_shared(*at));
-            if let Some((_, client)) = shared.filter(|(_, client)| client.id.is_some()) {
-                writeln!(out, "  without_gate: {}", client.rate)?;
+        let group_status =
+            |entry: &mut Report<'_>, place, settings: &Settings, group: &ManagedGroup| {
+                report_group(entry, settings, group)?;
+                let shared = self.registered(place).find(|(at, _)| is_shared(*at));
+                if let Some((_, client)) = shared.filter(|(_, client)| client.id.is_some()) {
+                    entry.field("without_gate", client.rate)?;
+                }
+                self.report_clients(entry, place, scene, |entry, at, client| {
+                    self.report_client(entry, group, at, client, now)
+                })
+            };
+        report.list(|list| {
+            self.groups().try_for_each(|(place, settings, group)| {
+                list.entry(|entry| group_status(entry, place, settings, group))
+            })
+        })
+    }
+
+    /// Writes the allocation of a client of `group`, whose gate is at index `at`.
+    fn report_client(
+        &self,
+        entry: &mut Report<'_>,
+        group: &ManagedGroup,
+        at: u32,
+        client: &ManagedClient,
+        now: u64,
+    ) -> fmt::Result {
+        let recent = &client.recent;
+        match client.terms {
+            Some(terms) => {
+                entry.text("class", terms.class.name())?;
+                entry.field("min", terms.min)?;
+                entry.field("max", terms.max)?;
             }
-            self.write_clients(out, place, scene, |out, at, client| {
-                let recent = &client.recent;
-                match client.terms {
-                    Some(terms) => {
-                        writeln!(out, "    class: \"{}\"", terms.class.name())?;
-                        writeln!(out, "    min: {}", terms.min)?;
-                        writeln!(out, "    max: {}", terms.max)?;
-                    }
-                    None => out.write_str("    class: \"unregulated\"\n")?,
-                }
-                writeln!(out, "    allocated: {}", ShownRate(client.rate))?;
-                if let Some(id) = client.id {
-                    let allocator = &group.allocator;
-                    writeln!(out, "    given: {}", allocator.given(id))?;
-                    writeln!(out, "    wants: {}", allocator.wants(id))?;
-                    writeln!(out, "    unmet: {}", allocator.is_unmet(id))?;
-                }
-                let gate = self.gates.get(at);
-                let total = gate.map_or(ClientTotals::default(), |gate| {
-                    ClientTotals::of(&gate.usage())
-                });
-                writeln!(out, "    used_fast: {}", recent.fast.rate)?;
-                let slow = recent.slow.rate(total.bytes, now);
-                writeln!(out, "    used_slow: {slow}")?;
-                writeln!(out, "    sleeps: {}", total.sleeps)
-            })?;
+            None => entry.text("class", "unregulated")?,
         }
-        Ok(())
+        match client.rate {
+            UNREGULATED => entry.text("allocated", "unregulated")?,
+            rate => entry.field("allocated", rate)?,
+        }
+        if let Some(id) = client.id {
+            let allocator = &group.allocator;
+            entry.field("given", allocator.given(id))?;
+            entry.field("wants", allocator.wants(id))?;
+            entry.field("unmet", allocator.is_unmet(id))?;
+        }
+        let gate = self.gates.get(at);
+        let total = gate.map_or(ClientTotals::default(), |gate| {
+            ClientTotals::of(&gate.usage())
+        });
+        entry.field("used_fast", recent.fast.rate)?;
+        entry.field("used_slow", recent.slow.rate(total.bytes, now))?;
+        entry.field("sleeps", total.sleeps)
     }
 
     /// Writes `nrs_qbm_stats`: the counters since the last [`BandwidthManager::reset_stats`] for
@@ -162,27 +162,31 @@ impl BandwidthManager {
     ///
     /// # Errors
     ///
-    /// Any error of `out`.
-    pub fn write_stats(&self, out: &mut impl Write, scene: &dyn OverseerContext) -> fmt::Result {
-        if self.plan.groups().is_empty() {
-            return out.write_str("[]\n");
-        }
-        for (place, settings, group) in self.groups() {
-            out.write_str("- group: \"")?;
-            escape(settings.name().as_bytes(), out)?;
-            out.write_str("\"\n")?;
-            let mut sum = group.counters;
-            for (at, client) in self.members(place) {
-                sum.merge(&self.traffic(at, client));
-            }
-            sum.write_lines(out, "  ", &[])?;
-            self.write_clients(out, place, scene, |out, at, client| {
-                let mut counts = client.counters;
-                counts.merge(&self.traffic(at, client));
-                counts.write_lines(out, "    ", &OF_GROUPS)
-            })?;
-        }
-        Ok(())
+    /// Any error of `report`.
+    pub fn report_stats(
+        &self,
+        report: &mut Report<'_>,
+        scene: &dyn OverseerContext,
+    ) -> fmt::Result {
+        let group_stats =
+            |entry: &mut Report<'_>, place, settings: &Settings, group: &ManagedGroup| {
+                entry.name("group", settings.name().as_bytes())?;
+                let mut sum = group.counters;
+                for (at, client) in self.members(place) {
+                    sum.merge(&self.traffic(at, client));
+                }
+                entry.stats(&sum, &[])?;
+                self.report_clients(entry, place, scene, |entry, at, client| {
+                    let mut counts = client.counters;
+                    counts.merge(&self.traffic(at, client));
+                    entry.stats(&counts, &OF_GROUPS)
+                })
+            };
+        report.list(|list| {
+            self.groups().try_for_each(|(place, settings, group)| {
+                list.entry(|entry| group_stats(entry, place, settings, group))
+            })
+        })
     }
 
     /// Returns the traffic of the client's gate, at `place`, since the last reset.
@@ -208,30 +212,26 @@ impl BandwidthManager {
 }
 
 /// Writes the settings and the state of a group.
-fn write_group(out: &mut impl Write, settings: &Settings, group: &ManagedGroup) -> fmt::Result {
+fn report_group(entry: &mut Report<'_>, settings: &Settings, group: &ManagedGroup) -> fmt::Result {
     let allocator = &group.allocator;
     let strategy = if settings.is_mover() {
         "mover"
     } else {
         "classes"
     };
-    out.write_str("- group: \"")?;
-    escape(settings.name().as_bytes(), out)?;
-    writeln!(out, "\"\n  strategy: \"{strategy}\"")?;
-    writeln!(out, "  capacity: {}", settings.capacity())?;
-    writeln!(out, "  free: {}", allocator.free())?;
-    writeln!(out, "  oversubscribed: {}", allocator.oversubscribed())?;
-    out.write_str("  reserves: {")?;
-    let mut comma = "";
-    for class in BandwidthClass::ALL {
-        let left = allocator.reserve_left(class);
-        write!(out, "{comma} \"{}\": {left}", class.name())?;
-        comma = ",";
-    }
-    out.write_str(" }\n")?;
+    entry.name("group", settings.name().as_bytes())?;
+    entry.text("strategy", strategy)?;
+    entry.field("capacity", settings.capacity())?;
+    entry.field("free", allocator.free())?;
+    entry.field("oversubscribed", allocator.oversubscribed())?;
+    entry.inline("reserves", |map| {
+        BandwidthClass::ALL
+            .into_iter()
+            .try_for_each(|class| map.quoted(class.name(), allocator.reserve_left(class)))
+    })?;
     if let Some(movers) = &group.movers {
-        writeln!(out, "  used_by_others: {}", movers.outside())?;
-        writeln!(out, "  left_to_movers: {}", movers.left())?;
+        entry.field("used_by_others", movers.outside())?;
+        entry.field("left_to_movers", movers.left())?;
     }
-    writeln!(out, "  registered: {}", group.clients)
+    entry.field("registered", group.clients)
 }

@@ -11,7 +11,7 @@ impl Plan {
     /// # Errors
     ///
     /// Any error of `out`.
-    pub fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
+    pub fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         if self.by() != By::default() {
             writeln!(out, "by {}", self.by())?;
         }

@@ -7,7 +7,7 @@ use nrs_sched::{
     key::Key,
     policy::fairshare::{
         entity_stats::EntityStats,
-        stats::{write_yaml, NodeRow, NodeRows},
+        stats::{report, NodeRow, NodeRows},
     },
 };
 use proptest::prelude::*;
@@ -31,7 +31,8 @@ fn parse(list: &[NodeRow]) -> Vec<Value> {
     rows.extend(list, false).expect("memory");
     rows.merge().expect("memory");
     let mut text = String::new();
-    write_yaml(&mut text, &rows, 1).expect("a string takes everything");
+    report(&mut nrs_sched::report::Report::yaml(&mut text), &rows, 1)
+        .expect("a string takes everything");
     serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 

@@ -10,7 +10,7 @@ use nrs_sched::{parameters, policy};
 use crate::cli::Cli;
 use crate::failure::Result;
 use crate::kernel::Kernel;
-use crate::stats;
+use crate::stats::rules;
 
 /// Arguments of `nrsctl complete`.
 #[derive(clap::Args, Debug)]
@@ -121,7 +121,7 @@ fn values(
         (verb, "name") if verb != "add" && verb != "start" => match group {
             "service" => services(),
             "rule" => {
-                let rules = given.first().map(|service| stats::rules(kernel, service));
+                let rules = given.first().map(|service| rules::list(kernel, service));
                 let rules = rules.and_then(Result::ok).unwrap_or_default();
                 rules.into_iter().map(|rule| rule.name).collect()
             }

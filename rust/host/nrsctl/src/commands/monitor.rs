@@ -53,7 +53,7 @@ fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
     let wanted = |name: &str| args.services.is_empty() || args.services.iter().any(|n| n == name);
     let all = kernel::each(kernel, |name| {
         let read = || {
-            let seen = seen(&stats::summary(kernel, name)?, &kernel.get(name, "slots")?);
+            let seen = seen(&stats::read(kernel, name)?, &kernel.get(name, "slots")?);
             Ok((name.to_owned(), seen))
         };
         wanted(name).then(read).transpose()
@@ -235,8 +235,7 @@ mod tests {
     fn slots_that_are_set() {
         let texts = [
             ("slots", "auto\n"),
-            ("clients", "service: { slots: 17 }\nclients:\ntargets:\n"),
-            ("nrs_policies", "\nregular_requests:\n"),
+            ("snapshot", r#"{"clients":{"service":{"slots":17}}}"#),
         ];
         let kernel = Mock::with(&[("a", &texts)]);
         let args = Args {

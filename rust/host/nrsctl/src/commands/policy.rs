@@ -12,7 +12,7 @@ use crate::configuration::rules::DEFAULT;
 use crate::configuration::state::{HeadPolicy, ServiceState};
 use crate::failure::{FailureKind, Result};
 use crate::kernel::Kernel;
-use crate::stats::rules::ListedRule;
+use crate::stats::rules::{self, ListedRule};
 use crate::{show, stats};
 
 /// Highest rate of a rule, requests per second.
@@ -186,7 +186,7 @@ fn show_default_limit(
     out: &mut dyn Write,
 ) -> Result {
     // The policy is selected, even if the rules cannot be read.
-    let mut rules = stats::rules(kernel, service).unwrap_or_default();
+    let mut rules = rules::list(kernel, service).unwrap_or_default();
     rules.retain(|rule| head.has(&rule.head));
     let rate = ServiceState::new().rate();
     let initial = |rule: &ListedRule| rule.name == DEFAULT && rule.rate == rate;

@@ -15,7 +15,8 @@ use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::{near, or_meant};
 use crate::show;
-use crate::stats::{self, rules::ListedRule, HIGH, REGULAR};
+use crate::stats::rules::{self, ListedRule};
+use crate::stats::{self, HIGH, REGULAR};
 
 /// Limits of a rule; a limit that is not given has its default, or is not changed.
 #[derive(clap::Args, Debug, Default)]
@@ -168,7 +169,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
     };
     match action {
         RuleAction::List { listing, numeric } => {
-            let mut rules = stats::rules(kernel, &listing.service)?;
+            let mut rules = rules::list(kernel, &listing.service)?;
             rules.retain(|rule| listing.head.has(&rule.head));
             list(kernel, rules, *numeric, listing.json, out)
         }
@@ -178,7 +179,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
             numeric,
             json,
         } => {
-            let rules = stats::rules(kernel, service)?;
+            let rules = rules::list(kernel, service)?;
             let found: Vec<ListedRule> = rules
                 .iter()
                 .filter(|rule| rule.name == *name)
@@ -224,7 +225,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
                     failure.hint("set --rate, --minrate, --rank, --borrow, --also or --realtime")
                 );
             }
-            let rules = stats::rules(kernel, service)?;
+            let rules = rules::list(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("change {name}{words}"))
         }
@@ -234,7 +235,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
             head,
         } => {
             // The module accepts the stop of a rule that does not exist.
-            let rules = stats::rules(kernel, service)?;
+            let rules = rules::list(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("stop {name}"))
         }
@@ -326,24 +327,23 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
 /// Returns the rule of each head that limits a request with `attrs`, using the module's own rule
 /// sets.
 fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<ListedRule>> {
-    // This read fails if tbf is not started.
-    let listed = stats::rules(kernel, service)?;
+    let listed = rules::list(kernel, service)?;
     let state = running::read(kernel, service)?;
     let strange = |why: String| {
         let message = format!("{service}: cannot parse the rules: {why}");
         Failure::new(FailureKind::Other, message).hint("compare nrsctl --version and modinfo nrs")
     };
+    let rule_lists = state.rule_lists();
+    let rule_lists = rule_lists.map_err(|refusal| strange(refusal.to_string()))?;
     let mut found = Vec::new();
-    for ((head, rules), policy) in [REGULAR, HIGH]
+    for ((head, rule_list), policy) in [REGULAR, HIGH]
         .into_iter()
-        .zip(&state.rules)
+        .zip(rule_lists)
         .zip(&state.policies)
     {
-        let (Some(rules), Some(fields)) = (rules, policy.fields()) else {
+        let (Some(rule_list), Some(fields)) = (rule_list, policy.fields()) else {
             continue;
         };
-        let rule_list = rules.rule_list(fields, &state.rate(), state.rules_max());
-        let rule_list = rule_list.map_err(|refusal| strange(refusal.to_string()))?;
         let set = rule_list
             .compile(0)
             .map_err(|_| strange("no memory".into()))?;

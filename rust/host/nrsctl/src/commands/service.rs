@@ -105,12 +105,10 @@ impl ListedService {
 
 /// Reads the service `name`.
 fn read(kernel: &dyn Kernel, name: &str) -> Result<ListedService> {
-    let heads = stats::heads(kernel, name)?;
-    let shown = stats::clients(kernel, name)?;
-    let health = kernel.get(name, "health")?;
+    let shown = stats::read(kernel, name)?;
     let made = kernel.is_made(name)?;
     let serving = |on: &str| {
-        let head = heads.iter().find(|head| head.name == on)?;
+        let head = shown.heads.iter().find(|head| head.name == on)?;
         head.serving().map(Policy::full)
     };
     Ok(ListedService {
@@ -121,10 +119,10 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<ListedService> {
         slots: shown.counter("slots"),
         limit: shown.counter("limit"),
         active: shown.counter("active"),
-        health: health.lines().next().unwrap_or_default().into(),
+        health: shown.health().into(),
         regular: serving(REGULAR).unwrap_or_default(),
         high: serving(HIGH).unwrap_or_default(),
-        queued: stats::queued(&heads),
+        queued: stats::queued(&shown.heads),
         clients: shown.clients.into_iter().map(|one| one.name).collect(),
     })
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Parser of `nrs_tbf_rule`: the rules of tbf in their order, in Lustre's layout.
+//! Rules of tbf in their order, with their number of classes.
 
 use serde::Serialize;
 
-use super::lines::{unexpected, LinesResult};
-use super::{HIGH, REGULAR};
+use super::{read, HIGH, REGULAR};
+use crate::configuration::rules::{Limits, DEFAULT};
+use crate::configuration::running;
+use crate::failure::{Failure, FailureKind, Result};
+use crate::kernel::Kernel;
 
 /// A rule of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -25,99 +28,59 @@ pub struct ListedRule {
     pub classes: u64,
 }
 
-/// Returns the rules of `text` in their order, each rule of a head once, because all partitions
-/// have the same rules.
+/// Returns the rules of tbf on the heads of `service`.
 ///
 /// # Errors
 ///
-/// An invalid line.
-pub fn read(text: &str) -> LinesResult<Vec<ListedRule>> {
-    let mut on = None;
-    let mut rules: Vec<ListedRule> = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        match line.trim_end() {
-            "" => {}
-            "regular_requests:" => on = Some(REGULAR),
-            "high_priority_requests:" => on = Some(HIGH),
-            line if line.starts_with("CPT ") && line.ends_with(':') => {}
-            line => {
-                let head = on.ok_or_else(|| unexpected(number, line, "regular_requests:"))?;
-                let rule = parse(line)
-                    .ok_or_else(|| unexpected(number, line, "NAME CONDITIONS RATE, ref N"))?;
-                let same = |other: &&mut ListedRule| other.head == head && other.name == rule.name;
-                match rules.iter_mut().find(same) {
-                    Some(other) => other.classes = other.classes.saturating_add(rule.classes),
-                    None => rules.push(ListedRule {
-                        head: head.into(),
-                        ..rule
-                    }),
-                }
+/// [`FailureKind::NotFound`]: tbf is not started. As for [`running::read`] and [`read`].
+pub fn list(kernel: &dyn Kernel, service: &str) -> Result<Vec<ListedRule>> {
+    let state = running::read(kernel, service)?;
+    let shown = read(kernel, service)?;
+    let mut listed = Vec::new();
+    for (head, rules) in [REGULAR, HIGH].into_iter().zip(&state.rules) {
+        let Some(rules) = rules else { continue };
+        let all = rules.list.iter();
+        let mut all: Vec<_> = all
+            .map(|rule| (&*rule.name, &*rule.conditions, &rule.limits))
+            .collect();
+        let place = all.len().saturating_sub(rules.behind);
+        all.insert(place, (DEFAULT, "*", &rules.default));
+        listed.extend(all.into_iter().map(|(name, conditions, limits)| {
+            let mut counted = shown.rules.iter();
+            let counted = counted.find(|rule| rule.head == head && rule.name == name);
+            ListedRule {
+                head: head.into(),
+                name: name.into(),
+                conditions: conditions.into(),
+                rate: limits.rate.clone(),
+                limits: words(limits),
+                classes: counted.map_or(0, |rule| rule.counter("classes")),
             }
-        }
+        }));
     }
-    Ok(rules)
+    if listed.is_empty() {
+        let failure = Failure::new(
+            FailureKind::NotFound,
+            format!("{service}: tbf is not started"),
+        );
+        return Err(failure.hint(format!("nrsctl policy set {service} tbf")));
+    }
+    Ok(listed)
 }
 
-/// Parses a line `NAME CONDITIONS RATE[ KEY=VALUE…], ref N`.
-fn parse(line: &str) -> Option<ListedRule> {
-    let (rule, refs) = line.rsplit_once(", ref ")?;
-    let (name, rest) = rule.split_once(' ')?;
-    // Conditions end in a brace, except for the rule `default`; values contain no braces.
-    let (conditions, limits) = match rest.rfind('}') {
-        Some(at) => rest.split_at_checked(at + 1)?,
-        None => rest.split_once(' ')?,
-    };
-    let limits = limits.trim_start();
-    let (rate, limits) = limits.split_once(' ').unwrap_or((limits, ""));
-    if rate.is_empty() {
-        return None;
+/// Returns the settings beside the rate, as written in a rule.
+fn words(limits: &Limits) -> String {
+    let mut words = Vec::new();
+    words.extend(
+        limits
+            .minrate
+            .as_ref()
+            .map(|rate| format!("minrate={rate}")),
+    );
+    words.extend(limits.realtime.then(|| "realtime=1".to_owned()));
+    words.extend(limits.borrow.then(|| "borrow=1".to_owned()));
+    if !limits.also.is_empty() {
+        words.push(format!("also={}", limits.also.join("+")));
     }
-    Some(ListedRule {
-        head: String::new(),
-        name: name.into(),
-        conditions: conditions.into(),
-        rate: rate.into(),
-        limits: limits.into(),
-        classes: refs.trim().parse().ok()?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_of_all_partitions() {
-        let text = "regular_requests:\nCPT 0:\nb uid={1 2} & gid={5} 10MB/s, ref 1\n\
-                    default * 10000, ref 2\n\
-                    CPT 1:\nb uid={1 2} & gid={5} 10MB/s, ref 3\ndefault * 10000, ref 0\n\
-                    high_priority_requests:\n";
-        let all = read(text).unwrap();
-        assert_eq!(all.len(), 2);
-        assert_eq!(
-            (&all[0].name[..], &all[0].conditions[..]),
-            ("b", "uid={1 2} & gid={5}")
-        );
-        assert_eq!((&all[0].rate[..], all[0].classes), ("10MB/s", 4));
-        assert_eq!((&all[1].conditions[..], all[1].classes), ("*", 2));
-        let text = "regular_requests:\nCPT 0:\na uid={1} 5 minrate=2 also=b+c, ref 0\n\
-                    default * 7 borrow=1, ref 0\n";
-        let all = read(text).unwrap();
-        assert_eq!(
-            (&all[0].rate[..], &all[0].limits[..]),
-            ("5", "minrate=2 also=b+c")
-        );
-        assert_eq!((&all[1].rate[..], &all[1].limits[..]), ("7", "borrow=1"));
-        for (wrong, number) in [
-            ("x", 1),
-            ("default * 10, ref 0\n", 1),
-            ("regular_requests:\na b\n", 2),
-            ("regular_requests:\na b c, ref x\n", 2),
-            ("regular_requests:\na uid={1} 5\n", 2),
-            ("regular_requests:\na uid={1}, ref 1\n", 2),
-            ("regular_requests:\n\na 5, ref 1\n", 3),
-        ] {
-            assert_eq!(read(wrong).unwrap_err().number, number, "{wrong:?}");
-        }
-    }
+    words.join(" ")
 }

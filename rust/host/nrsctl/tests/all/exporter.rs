@@ -533,9 +533,11 @@ fn the_command() {
 #[test]
 fn one_service_keeps_no_other_from_the_page() {
     let texts = texts::service("tbf", 14);
-    let texts: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
     for (leaves, up, failure) in [(false, "0", Some(FailureKind::Other)), (true, "1", None)] {
-        let kernel = Mock::with(&[("bad", &[("clients", "nothing\n")]), ("svc", &texts)]);
+        let kernel = Mock::with(&[
+            ("bad", &[("snapshot", "nothing\n")]),
+            ("svc", &[("snapshot", &texts)]),
+        ]);
         *kernel.leaving.borrow_mut() = leaves.then(|| "bad".into());
         let (page, found) = output("exporter --once", &kernel);
         assert!(page.contains(&format!("\nnrs_up {up}\n")) && page.contains("service=\"svc\""));

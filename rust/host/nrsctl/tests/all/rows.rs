@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests that each row of `nrs_sched::statistics` is in the module's text, in snapshots as JSON,
-//! and on the page of metrics.
+//! Tests that each row of `nrs_sched::statistics` is in snapshots as JSON, and on the page of
+//! metrics.
+
+use std::fmt;
 
 use nrs_sched::key::Key;
 use nrs_sched::policy::fairshare::stats::{self as fairshare, NodeRow as EntityRow};
@@ -9,6 +11,7 @@ use nrs_sched::policy::tbf::class::ClassCounts;
 use nrs_sched::policy::tbf::plan::RateUnit;
 use nrs_sched::policy::tbf::stats::{self as tbf, TbfRow as ClassRow};
 use nrs_sched::policy::Kind;
+use nrs_sched::report::Report;
 use nrs_sched::rules::{Name, Rate, Subject, Unit};
 use nrs_sched::statistics::{
     ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, StatUnit, Stats,
@@ -21,48 +24,52 @@ use nrsctl::mock::Mock;
 use nrsctl::stats::{self, in_bytes};
 
 use crate::exposition::Page;
-use crate::texts::{self, numbered, table};
+use crate::texts::{self, numbered};
 
-/// Texts of a service, with the snapshot and the page made from them.
-struct ShownTexts {
-    texts: Vec<(&'static str, String)>,
+/// Writes a part of a snapshot of the module.
+type Part<'a> = (&'static str, &'a dyn Fn(&mut Report<'_>) -> fmt::Result);
+
+/// Snapshot of the module, with the snapshot and the page made from it.
+struct ShownParts {
     json: serde_json::Value,
     page: Page,
 }
 
-impl ShownTexts {
-    fn new(policy: &str, texts: &[(&'static str, String)]) -> Self {
-        Self::counting(policy, &[], texts)
+impl ShownParts {
+    fn new(policy: &str, parts: &[Part<'_>]) -> Self {
+        Self::counting(policy, &[], parts)
     }
 
-    /// Creates the texts of a service whose policy has the counters `counts`.
-    fn counting(policy: &str, counts: &[u64], texts: &[(&'static str, String)]) -> Self {
-        let clients = texts::clients("c", &numbered(100));
-        let policies = texts::policies(policy, "", counts);
-        let mut texts = texts.to_vec();
-        texts.extend([("clients", clients), ("nrs_policies", policies)]);
-        let values: Vec<(&str, &str)> = texts.iter().map(|(name, t)| (*name, &**t)).collect();
-        let snapshot = stats::read(&Mock::with(&[("s", &values)]), "s").expect("a snapshot");
+    /// Creates the snapshot of a service whose policy has the counters `counts`.
+    fn counting(policy: &str, counts: &[u64], parts: &[Part<'_>]) -> Self {
+        let text = texts::json(|report| {
+            report.map(|map| {
+                map.part("clients", |map| texts::clients(map, "c", &numbered(100)))?;
+                map.part("nrs_policies", |map| {
+                    texts::policies(map, policy, "", counts)
+                })?;
+                parts
+                    .iter()
+                    .try_for_each(|(name, write)| map.part(name, write))
+            })
+        });
+        let kernel = Mock::with(&[("s", &[("snapshot", &text), ("nrs_fairshare_weights", "")])]);
+        let snapshot = stats::read(&kernel, "s").expect("a snapshot");
         let json = serde_json::to_value(&snapshot).expect("JSON");
         let gathered = Gathered {
             snapshots: vec![snapshot],
             ..Gathered::default()
         };
         let page = Page::parse(&render(&gathered, 10, None)).expect("well-formed");
-        Self { texts, json, page }
+        Self { json, page }
     }
 
-    /// Verifies that each row of `table` is in `text`, at `place` in the JSON, and on the page with
-    /// `labels`; `of` replaces `*` in metric names.
-    fn has<T: Stats>(&self, table: &T, text: &str, place: &str, of: &str, labels: &[(&str, &str)]) {
-        let text = self.texts.iter().find(|(name, _)| *name == text);
-        let text = &text.expect("a text").1;
-        let words: Vec<&str> = text.split([' ', ',', '\n']).collect();
+    /// Verifies that each row of `table` is at `place` in the JSON, and on the page with `labels`;
+    /// `of` replaces `*` in metric names.
+    fn has<T: Stats>(&self, table: &T, place: &str, of: &str, labels: &[(&str, &str)]) {
         let json = self.json.pointer(place).expect("a place");
-        for (stat, number) in T::ROWS.iter().zip(table.values()) {
+        for (stat, number) in table.pairs() {
             let name = stat.name;
-            let shown = [format!("{name}:"), number.to_string()];
-            assert!(words.windows(2).any(|pair| pair == shown), "{name}: {text}");
             assert_eq!(json[stat.key()], number, "{name}: {json}");
             if stat.metric.is_empty() {
                 continue;
@@ -84,36 +91,39 @@ impl ShownTexts {
 fn rows_of_a_service() {
     let (concurrency, order) = (numbered(600), numbered(700));
     let timeouts = numbered(500);
-    let both = table::<ConcurrencyCounts>(&concurrency, true) + &table::<OrderCounts>(&order, true);
-    let shown = ShownTexts::new(
-        "crrn",
-        &[
-            ("at_stats", table::<TimeoutCounts>(&timeouts, true)),
-            ("nrs_concurrency", both),
-        ],
-    );
-    shown.has(&numbered::<ServiceCounts>(100), "clients", "", "", &[]);
+    let (concurrency, order): (ConcurrencyCounts, OrderCounts) = (concurrency, order);
+    let timeouts: TimeoutCounts = timeouts;
+    let both = |report: &mut Report<'_>| {
+        report.map(|map| {
+            map.stats(&concurrency, &[])?;
+            map.stats(&order, &[])
+        })
+    };
+    let at_stats = |report: &mut Report<'_>| report.map(|map| map.stats(&timeouts, &[]));
+    let parts: [Part<'_>; 2] = [("at_stats", &at_stats), ("nrs_concurrency", &both)];
+    let shown = ShownParts::new("crrn", &parts);
+    shown.has(&numbered::<ServiceCounts>(100), "", "", &[]);
     let (place, of) = ("/clients/0/counters", [("client", "c")]);
-    shown.has(&numbered::<ClientCounts>(200), "clients", place, "", &of);
-    shown.has(&numbered::<DeadlineCounts>(300), "clients", place, "", &of);
+    shown.has(&numbered::<ClientCounts>(200), place, "", &of);
+    shown.has(&numbered::<DeadlineCounts>(300), place, "", &of);
     let (place, of) = ("/targets/0/counters", [("target", "8:0")]);
-    shown.has(&numbered::<TargetCounts>(400), "clients", place, "", &of);
-    shown.has(&timeouts, "at_stats", "/timeouts", "", &[]);
-    shown.has(&concurrency, "nrs_concurrency", "/concurrency", "", &[]);
-    shown.has(&order, "nrs_concurrency", "/concurrency", "", &[]);
+    shown.has(&numbered::<TargetCounts>(400), place, "", &of);
+    shown.has(&timeouts, "/timeouts", "", &[]);
+    shown.has(&concurrency, "/concurrency", "", &[]);
+    shown.has(&order, "/concurrency", "", &[]);
 }
 
 /// Verifies that counters of policies as a whole need no code in the tool, including the policy for
 /// tests.
 #[test]
 fn rows_of_policies() {
-    let texts = [
-        ("nrs_tbf_stats", texts::tbf(1)),
-        ("nrs_fairshare_stats", texts::fairshare(1)),
+    let parts: [Part<'_>; 2] = [
+        ("nrs_tbf_stats", &|report| texts::tbf(report, 1)),
+        ("nrs_fairshare_stats", &|report| texts::fairshare(report, 1)),
     ];
     for kind in Kind::ALL.iter().filter(|kind| !kind.counts().is_empty()) {
         let counts: Vec<u64> = (100..).take(kind.counts().len()).collect();
-        let shown = ShownTexts::counting(kind.name(), &counts, &texts);
+        let shown = ShownParts::counting(kind.name(), &counts, &parts);
         let policy = &shown.json["heads"][0]["policies"][1];
         assert_eq!(policy["name"], kind.name());
         for (stat, count) in kind.counts().iter().zip(counts) {
@@ -154,37 +164,18 @@ fn rows_of_tbf() {
         .counters
         .values()
         .eq((1100..).step_by(2).take(ClassCounts::ROWS.len())));
-    let mut text = String::new();
-    tbf::write_yaml(&mut text, rows.as_slice(), sums.as_slice()).expect("a text");
-    let shown = ShownTexts::new("tbf", &[("nrs_tbf_stats", text)]);
+    let report = |out: &mut Report<'_>| tbf::report(out, rows.as_slice(), sums.as_slice());
+    let shown = ShownParts::new("tbf", &[("nrs_tbf_stats", &report)]);
     let labels = [("head", "regular"), ("rule", "r")];
     let json = &shown.json["rules"][0];
     assert_eq!(
         (json["counters"]["classes"].as_u64(), rule.gauges.queued),
         (Some(1), 14)
     );
-    shown.has(
-        &rule.gauges,
-        "nrs_tbf_stats",
-        "/rules/0/counters",
-        "rule",
-        &labels,
-    );
-    shown.has(
-        &rule.counters,
-        "nrs_tbf_stats",
-        "/rules/0/counters",
-        "rule",
-        &labels,
-    );
+    shown.has(&rule.gauges, "/rules/0/counters", "rule", &labels);
+    shown.has(&rule.counters, "/rules/0/counters", "rule", &labels);
     let entity = [&labels[..], &[("policy", "tbf"), ("entity", "default")]].concat();
-    shown.has(
-        &class.counters,
-        "nrs_tbf_stats",
-        "/entities/0",
-        "entity",
-        &entity,
-    );
+    shown.has(&class.counters, "/entities/0", "entity", &entity);
 }
 
 #[test]
@@ -198,9 +189,8 @@ fn rows_of_fairshare() {
     let mut rows = fairshare::NodeRows::new();
     rows.extend(&[row], false).expect("memory");
     rows.merge().expect("memory");
-    let mut text = String::new();
-    fairshare::write_yaml(&mut text, &rows, 0).expect("a text");
-    let shown = ShownTexts::new("fairshare", &[("nrs_fairshare_stats", text)]);
+    let report = |out: &mut Report<'_>| fairshare::report(out, &rows, 0);
+    let shown = ShownParts::new("fairshare", &[("nrs_fairshare_stats", &report)]);
     let labels = [
         ("head", "regular"),
         ("policy", "fairshare"),
@@ -208,11 +198,5 @@ fn rows_of_fairshare() {
     ];
     let counts = &row.stats.counts;
     assert!(counts.values().all(|number| number > 0));
-    shown.has(
-        counts,
-        "nrs_fairshare_stats",
-        "/entities/0",
-        "entity",
-        &labels,
-    );
+    shown.has(counts, "/entities/0", "entity", &labels);
 }

@@ -18,48 +18,44 @@ use nrsctl::mock::Mock;
 
 use crate::{pages, texts};
 
-const POLICIES: &str = "
-regular_requests:
-  - name: tbf uid
-    state: started
-    fallback: no
-    queued: 12
-    active: 3
-
-high_priority_requests:
-  - name: fifo
-    state: started
-    fallback: yes
-    queued: 0
-    active: 0
-
-";
-const RULES: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002 2001} 10MB/s, ref 1\n\
-    both uid={5} 5 minrate=2, ref 0\ndefault * 10000, ref 0\n\
-    high_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
-const CLIENTS: &str = "service: { slots: 64, limit: 32, active: 1 }\nclients:\n\
-    - client: \"files\"\n  counters: { passed: 7, queued: 1, held: 0, failed: 0, state: live }\n\
-    - client: \"server.12\"\n  counters: { passed: 0, queued: 3 }\ntargets:\n";
+const SAN: &str = r#"{
+    "clients": {
+        "service": { "slots": 64, "limit": 32, "active": 1 },
+        "clients": [
+            { "client": "files",
+              "counters": { "passed": 7, "queued": 1, "held": 0, "failed": 0, "state": "live" } },
+            { "client": "server.12", "counters": { "passed": 0, "queued": 3 } }
+        ]
+    },
+    "health": { "healthy": true, "progress": "" },
+    "nrs_policies": [
+        { "name": "regular", "policies": [{ "name": "tbf", "argument": "uid", "state": "started",
+                                            "queued": 12, "active": 3 }] },
+        { "name": "high", "policies": [{ "name": "fifo", "state": "started", "fallback": true,
+                                         "queued": 0, "active": 0 }] }
+    ],
+    "nrs_tbf_stats": { "rules": [{ "rule": "greedy", "head": "reg", "classes": 1 }] }
+}"#;
+const RULES: &str = "nrs_policies tbf uid\n\
+    nrs_tbf_rule reg start both uid={5} rate=5 minrate=2\n\
+    nrs_tbf_rule reg start greedy uid={1002 2001} rate=10MB/s\n\
+    nrs_tbf_rule hp start both uid={5} rate=5\n";
 
 fn mock() -> Mock {
     let ost_io = [
         ("slots", "16\n"),
         ("nrs_crrn_quantum", "reg_quantum:8    \nhp_quantum:8    \n"),
         ("nrs_tbf_rule_error", ""),
-        ("nrs_policies", "\nregular_requests:\n"),
-        ("clients", "service: { slots: 16 }\nclients:\ntargets:\n"),
-        ("health", "healthy\n\n"),
+        ("snapshot", r#"{"clients":{"service":{"slots":16}}}"#),
     ];
     let san = [
         ("slots", "8\n"),
-        ("nrs_policies", POLICIES),
-        ("nrs_tbf_rule", RULES),
+        ("config", RULES),
         (
             "nrs_fairshare_weights",
             "uid:2001:2\ngid:7:3\njobid:\"a b\":4\n",
         ),
-        ("clients", CLIENTS),
-        ("health", "healthy\n\n"),
+        ("snapshot", SAN),
     ];
     let mock = Mock::with(&[("ost_io", &ost_io), ("san", &san)]);
     *mock.agent.borrow_mut() = Some(texts::agent());

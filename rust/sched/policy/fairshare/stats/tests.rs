@@ -29,7 +29,12 @@ fn merged(parts: &[(&[NodeRow], bool)]) -> NodeRows {
 /// Returns the values of `field` in the file, in order.
 fn field(rows: &NodeRows, now: u64, field: &str) -> Vec<String> {
     let mut text = String::new();
-    write_yaml(&mut text, rows, now).unwrap();
+    report(
+        &mut crate::sched::report::Report::yaml(&mut text),
+        rows,
+        now,
+    )
+    .unwrap();
     let start = format!("{field}: ");
     let values = text
         .lines()
@@ -109,7 +114,7 @@ fn the_order_is_that_of_paths() {
     let paths = |rows: &[NodeRow]| -> Vec<String> {
         let rows = merged(&[(rows, false)]);
         let mut text = String::new();
-        write_yaml(&mut text, &rows, 0).unwrap();
+        report(&mut crate::sched::report::Report::yaml(&mut text), &rows, 0).unwrap();
         let paths = text
             .lines()
             .filter_map(|line| line.strip_prefix("- entity: "));

@@ -120,7 +120,11 @@ impl World {
     /// Checks that allocations, reserves and free bandwidth add up to the capacity.
     fn check_sums(&self) {
         let mut text = String::new();
-        let written = self.manager.write_status(&mut text, &Nothing, self.now);
+        let written = self.manager.report_status(
+            &mut nrs_sched::report::Report::yaml(&mut text),
+            &Nothing,
+            self.now,
+        );
         written.expect("room");
         let groups: Vec<Value> = from_str(&text).expect("YAML");
         for group in &groups {
@@ -141,7 +145,9 @@ impl World {
             assert_eq!(clients.len() as i64, number("registered"), "{text}");
         }
         text.clear();
-        let written = self.manager.write_stats(&mut text, &Nothing);
+        let written = self
+            .manager
+            .report_stats(&mut nrs_sched::report::Report::yaml(&mut text), &Nothing);
         written.expect("room");
         assert!(from_str::<Value>(&text).is_ok());
     }

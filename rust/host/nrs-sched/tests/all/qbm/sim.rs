@@ -326,7 +326,11 @@ impl QbmSim {
     /// Returns `nrs_qbm_status`.
     pub fn status(&self) -> String {
         let mut text = String::new();
-        let written = self.manager.write_status(&mut text, &Nothing, self.now);
+        let written = self.manager.report_status(
+            &mut nrs_sched::report::Report::yaml(&mut text),
+            &Nothing,
+            self.now,
+        );
         written.expect("room");
         text
     }
@@ -334,7 +338,9 @@ impl QbmSim {
     /// Returns `nrs_qbm_stats`.
     pub fn stats(&self) -> String {
         let mut text = String::new();
-        let written = self.manager.write_stats(&mut text, &Nothing);
+        let written = self
+            .manager
+            .report_stats(&mut nrs_sched::report::Report::yaml(&mut text), &Nothing);
         written.expect("room");
         text
     }

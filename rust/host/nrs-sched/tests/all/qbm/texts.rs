@@ -46,8 +46,16 @@ fn texts(text: &str, scene: &impl OverseerContext, clients: &[(ClientKey, u32)])
     let now = SECOND + SECOND / 2;
     manager.look(scene, true, now).expect("memory");
     let (mut status, mut stats) = (String::new(), String::new());
-    manager.write_status(&mut status, scene, now).expect("room");
-    manager.write_stats(&mut stats, scene).expect("room");
+    manager
+        .report_status(
+            &mut nrs_sched::report::Report::yaml(&mut status),
+            scene,
+            now,
+        )
+        .expect("room");
+    manager
+        .report_stats(&mut nrs_sched::report::Report::yaml(&mut stats), scene)
+        .expect("room");
     [status, stats]
 }
 

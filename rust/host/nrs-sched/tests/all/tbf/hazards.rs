@@ -8,7 +8,7 @@ use nrs_sched::policy::{
     params::ClassesMax,
     tbf::{
         params::{CacheSize, GlobalRate},
-        stats::{write_yaml, TbfRows},
+        stats::{report, TbfRows},
         Tunables,
     },
     BypassOutcome, BypassReason, Decision, Part,
@@ -70,7 +70,12 @@ fn lu_5379_long_listings_are_complete() {
     all.extend(&rows, false).unwrap();
     all.merge();
     let mut text = String::new();
-    write_yaml(&mut text, all.as_slice(), all.sums().unwrap().as_slice()).unwrap();
+    report(
+        &mut nrs_sched::report::Report::yaml(&mut text),
+        all.as_slice(),
+        all.sums().unwrap().as_slice(),
+    )
+    .unwrap();
     assert!(text.len() > 100_000 && text.contains("uid:1000"));
 }
 

@@ -8,7 +8,7 @@ use nrs_sched::{
     attr::Attrs,
     jobid::JobId,
     policy::{
-        tbf::{stats::write_yaml, stats::TbfRow, stats::TbfRows, Tunables},
+        tbf::{stats::report, stats::TbfRow, stats::TbfRows, Tunables},
         Part,
     },
 };
@@ -20,7 +20,12 @@ fn parse(rows: &[TbfRow]) -> Value {
     all.merge();
     let sums = all.sums().expect("memory");
     let mut text = String::new();
-    write_yaml(&mut text, all.as_slice(), sums.as_slice()).expect("a string takes everything");
+    report(
+        &mut nrs_sched::report::Report::yaml(&mut text),
+        all.as_slice(),
+        sums.as_slice(),
+    )
+    .expect("a string takes everything");
     serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts of the module for tests and benches, created by the module's own writers: with any number
-//! of entities and with difficult names.
+//! Snapshots of the module for tests and benches, created by the module's own writers: with any
+//! number of entities and with difficult names.
 
 // No test uses all functions.
 #![allow(dead_code)]
@@ -32,6 +32,7 @@ use nrs_sched::{
         manager::BandwidthManager,
         plan::{ClientKey, OverseerContext, Plan, RequestOwner},
     },
+    report::Report,
     rules::{Name, Rate, Subject, Unit},
     statistics::{
         ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, Stats,
@@ -41,6 +42,7 @@ use nrs_sched::{
 };
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Snapshot};
+use std::fmt::Display;
 
 /// Job names that are difficult to quote or parse.
 #[rustfmt::skip]
@@ -50,10 +52,13 @@ pub const DIFFICULT_NAMES: [&[u8]; 26] = [
     "\u{fc}".as_bytes(), b"\\", b"\"", b"w, x", b"\\x22\\n\\",
 ];
 
-/// Creates a module with the service `svc`, which has these texts.
-pub fn module(texts: &[(String, String)]) -> Mock {
-    let values: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-    Mock::with(&[("svc", &values)])
+/// Creates a module with the service `svc`, which has this snapshot.
+pub fn module(snapshot: &str) -> Mock {
+    let texts = [
+        ("snapshot", snapshot),
+        ("nrs_fairshare_weights", "uid:1002:2\n"),
+    ];
+    Mock::with(&[("svc", &texts)])
 }
 
 /// Returns the snapshot of a service under `policy`; the time is 0, so that snapshots are
@@ -143,27 +148,36 @@ pub fn numbered<T: Stats + Default>(first: u64) -> T {
     table
 }
 
-/// Formats a table on one line, or with a line for each number.
-pub fn table<T: Stats>(table: &T, lines: bool) -> String {
-    let mut text = String::new();
-    let written = match lines {
-        true => table.write_lines(&mut text, "", &[]),
-        false => table.write_pairs(&mut text),
-    };
-    written.expect("a string takes everything");
-    text
+/// Returns the JSON that `f` reports.
+pub fn json(f: impl FnOnce(&mut Report<'_>) -> std::fmt::Result) -> String {
+    let mut out = String::new();
+    f(&mut Report::json(&mut out)).expect("a string takes everything");
+    out
 }
 
-/// Returns the text `clients` with the numbers of [`numbered`] tables.
-pub fn clients(name: &str, service: &ServiceCounts) -> String {
-    format!(
-        "service: {{ {} }}\nclients:\n- client: \"{name}\"\n  counters: {{ {}, {}, state: live }}\n\
-         targets:\n- target: \"8:0\"\n  counters: {{ {} }}\n",
-        table(service, false),
-        table(&numbered::<ClientCounts>(200), false),
-        table(&numbered::<DeadlineCounts>(300), false),
-        table(&numbered::<TargetCounts>(400), false),
-    )
+/// Reports `clients` with the numbers of [`numbered`] tables.
+pub fn clients(report: &mut Report<'_>, name: &str, service: &ServiceCounts) -> std::fmt::Result {
+    report.map(|map| {
+        map.inline("service", |map| map.stats(service, &[]))?;
+        map.entries("clients", |list| {
+            list.entry(|entry| {
+                entry.name("client", name.as_bytes())?;
+                entry.inline("counters", |map| {
+                    map.stats(&numbered::<ClientCounts>(200), &[])?;
+                    map.stats(&numbered::<DeadlineCounts>(300), &[])?;
+                    map.word("state", "live")
+                })
+            })
+        })?;
+        map.entries("targets", |list| {
+            list.entry(|entry| {
+                entry.text("target", "8:0")?;
+                entry.inline("counters", |map| {
+                    map.stats(&numbered::<TargetCounts>(400), &[])
+                })
+            })
+        })
+    })
 }
 
 /// Returns the job for `number`: the names of [`DIFFICULT_NAMES`] in turn, with a number from the
@@ -176,9 +190,8 @@ pub fn job(number: u32) -> JobId {
     }
 }
 
-/// Returns the text `nrs_fairshare_stats` with `entities` jobs of some users; every tenth job is
-/// urgent.
-pub fn fairshare(entities: u32) -> String {
+/// Reports `nrs_fairshare_stats` with `entities` jobs of some users; every tenth job is urgent.
+pub fn fairshare(report: &mut Report<'_>, entities: u32) -> std::fmt::Result {
     let mut rows = fairshare::NodeRows::new();
     for high in [false, true] {
         let mut users = Vec::new();
@@ -213,13 +226,11 @@ pub fn fairshare(entities: u32) -> String {
         }
     }
     rows.merge().expect("memory");
-    let mut text = String::new();
-    fairshare::write_yaml(&mut text, &rows, SECOND + 1).expect("a string takes everything");
-    text
+    fairshare::report(report, &rows, SECOND + 1)
 }
 
-/// Returns the text `nrs_tbf_stats` with `classes` classes of three rules.
-pub fn tbf(classes: u32) -> String {
+/// Reports `nrs_tbf_stats` with `classes` classes of three rules.
+pub fn tbf(report: &mut Report<'_>, classes: u32) -> std::fmt::Result {
     let mut rows = tbf::TbfRows::new();
     for number in 0..classes {
         let (rule, rate, count) = match number % 3 {
@@ -264,10 +275,7 @@ pub fn tbf(classes: u32) -> String {
     }
     rows.merge();
     let sums = rows.sums().expect("memory");
-    let mut text = String::new();
-    tbf::write_yaml(&mut text, rows.as_slice(), sums.as_slice())
-        .expect("a string takes everything");
-    text
+    tbf::report(report, rows.as_slice(), sums.as_slice())
 }
 
 /// Context in which devices have no names.
@@ -277,9 +285,9 @@ impl OverseerContext for UnnamedDevices {
     fn device_name(&self, _: u32, _: &mut dyn FnMut(&[u8])) {}
 }
 
-/// Returns the texts `nrs_qbm_status` and `nrs_qbm_stats` with `clients` clients in one group, and
-/// a group without clients.
-pub fn qbm(clients: u32) -> [String; 2] {
+/// Reports `nrs_qbm_status` and `nrs_qbm_stats` with `clients` clients in one group, and a group
+/// without clients.
+pub fn qbm(report: &mut Report<'_>, clients: u32) -> std::fmt::Result {
     let plan = "by jobid\ngroup all capacity=40MB/s reserve_low_share=2MB/s\n\
         group moved target=8:16 capacity=10MB/s strategy=mover\n\
         default class=fair_share min=1MB/s max=1MB/s\n";
@@ -295,18 +303,21 @@ pub fn qbm(clients: u32) -> [String; 2] {
         gates.claim(&who, &GateClaim::NONE, || false, SECOND);
     }
     manager.look(&UnnamedDevices, true, SECOND).expect("memory");
-    let (mut status, mut stats) = (String::new(), String::new());
-    manager
-        .write_status(&mut status, &UnnamedDevices, 2 * SECOND)
-        .expect("a string takes everything");
-    manager
-        .write_stats(&mut stats, &UnnamedDevices)
-        .expect("a string takes everything");
-    [status, stats]
+    report.part("nrs_qbm_status", |report| {
+        manager.report_status(report, &UnnamedDevices, 2 * SECOND)
+    })?;
+    report.part("nrs_qbm_stats", |report| {
+        manager.report_stats(report, &UnnamedDevices)
+    })
 }
 
-/// Returns the text `nrs_policies` with this policy on both heads, and its counters.
-pub fn policies(name: &str, argument: &str, counts: &[u64]) -> String {
+/// Reports `nrs_policies` with this policy on both heads, and its counters.
+pub fn policies(
+    report: &mut Report<'_>,
+    name: &str,
+    argument: &str,
+    counts: &[u64],
+) -> std::fmt::Result {
     let row = |name, argument, fallback| text::PolicyRow {
         name,
         argument,
@@ -317,48 +328,59 @@ pub fn policies(name: &str, argument: &str, counts: &[u64]) -> String {
         stats: Kind::from_name(name).map_or(&[], Kind::counts),
         counts,
     };
-    let rows = [row("fifo", None, true), row(name, Some(&argument), false)];
-    let mut text = String::new();
-    text::write_policies(&mut text, &rows, Some(&rows)).expect("a string takes everything");
-    text
+    let argument = Some(&argument as &dyn Display).filter(|_| !argument.is_empty());
+    let rows = [row("fifo", None, true), row(name, argument, false)];
+    report.list(|list| {
+        ["regular", "high"].into_iter().try_for_each(|head| {
+            list.entry(|entry| {
+                entry.word("name", head)?;
+                entry.entries("policies", |list| {
+                    rows.iter().try_for_each(|row| row.report(list))
+                })
+            })
+        })
+    })
 }
 
-/// Returns the texts of a service under `policy` with `entities` entities.
-pub fn service(policy: &str, entities: u32) -> Vec<(String, String)> {
+/// Reports the snapshot of a service under `policy` with `entities` entities.
+pub fn service(policy: &str, entities: u32) -> String {
     let slots = ServiceCounts {
         slots: 64,
         limit: 64,
         ..ServiceCounts::ZERO
     };
-    let concurrency = [
-        table(&ConcurrencyCounts::ZERO, true),
-        table(&OrderCounts::ZERO, true),
-    ];
-    let mut texts = Vec::new();
-    let mut put = |name: &str, text: String| texts.push((name.to_owned(), text));
-    put("clients", clients("q\\\"1\\\\x22", &slots));
-    put(
-        "health",
-        "healthy\n3 queued, the first one ready for 0 s\n".into(),
-    );
-    put("at_stats", table(&TimeoutCounts::ZERO, true));
-    put("nrs_concurrency", concurrency.concat());
-    put("nrs_fairshare_weights", "uid:1002:2\n".into());
     let argument = match policy {
         "fairshare" => "uid_then_jobid_fair",
         "tbf" => "uid+jobid",
         _ => "",
     };
-    put("nrs_policies", policies(policy, argument, &[0; COUNTS_MAX]));
-    match policy {
-        "fairshare" => put("nrs_fairshare_stats", fairshare(entities)),
-        "tbf" => put("nrs_tbf_stats", tbf(entities)),
-        "qbm" => {
-            let [status, stats] = qbm(entities);
-            put("nrs_qbm_status", status);
-            put("nrs_qbm_stats", stats);
-        }
-        _ => {}
-    }
-    texts
+    json(|report| {
+        report.map(|map| {
+            map.part("clients", |report| clients(report, "q\"1\\x22", &slots))?;
+            map.part("health", |report| {
+                report.map(|map| {
+                    map.field("healthy", true)?;
+                    map.text("progress", "3 queued, the first one ready for 0 s")
+                })
+            })?;
+            map.part("at_stats", |report| {
+                report.map(|map| map.stats(&TimeoutCounts::ZERO, &[]))
+            })?;
+            map.part("nrs_concurrency", |report| {
+                report.map(|map| {
+                    map.stats(&ConcurrencyCounts::ZERO, &[])?;
+                    map.stats(&OrderCounts::ZERO, &[])
+                })
+            })?;
+            map.part("nrs_policies", |report| {
+                policies(report, policy, argument, &[0; COUNTS_MAX])
+            })?;
+            match policy {
+                "fairshare" => map.part("nrs_fairshare_stats", |map| fairshare(map, entities)),
+                "tbf" => map.part("nrs_tbf_stats", |map| tbf(map, entities)),
+                "qbm" => qbm(map, entities),
+                _ => Ok(()),
+            }
+        })
+    })
 }

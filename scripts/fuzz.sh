@@ -21,7 +21,7 @@ input=
 # Later versions require a newer compiler.
 version=0.12.0
 
-targets=$(sed -n '/^targets! {/,/^}/s/^    \([a-z]*\)([a-z]*) .*/\1/p' "$fuzz/src/lib.rs")
+targets=$(sed -n '/^targets! {/,/^}/s/^    \([a-z]*\) [0-9].*/\1/p' "$fuzz/src/lib.rs")
 if [ "${1:-}" = --list ]; then
 	echo "$targets" && exit
 fi

@@ -3,28 +3,12 @@
 //! Two servers that exchange accounts of their service over a network that modifies, repeats,
 //! truncates and forges datagrams. Each byte is an operation, followed by its operands.
 
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use nrs_agent::{
     message::{parse, HEADER, RECORD},
     Account, Exchange, Refusal, Terms,
 };
 use nrs_sched::policy::fairshare::factors::ONE;
-
-use crate::bytes::Bytes;
-
-impl<'a> Bytes<'a> {
-    /// Returns the next `count` bytes, or the rest if there are fewer.
-    fn run(&mut self, count: usize) -> &'a [u8] {
-        let (first, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
-        first
-    }
-
-    /// Returns a number, small or very large.
-    fn number(&mut self) -> u64 {
-        let byte = self.byte();
-        u64::from(byte | 1) << (byte % 60)
-    }
-}
 
 /// Maximum number of entities of a server.
 const ENTITIES: u32 = 8;
@@ -40,20 +24,26 @@ struct ExchangeModel {
     now: u64,
 }
 
+/// Returns a number, small or very large.
+fn number(bytes: &mut Unstructured<'_>) -> Result<u64> {
+    let byte: u8 = bytes.arbitrary()?;
+    Ok(u64::from(byte | 1) << (byte % 60))
+}
+
 impl ExchangeModel {
     /// Passes an account of a node to `server`.
-    fn note(&mut self, server: usize, bytes: &mut Bytes<'_>) {
-        let (which, flags) = (bytes.byte(), bytes.byte());
-        let account = Account {
+    fn note(&mut self, server: usize, bytes: &mut Unstructured<'_>) -> Result<()> {
+        let (which, flags, weight): (u8, u8, u8) = bytes.arbitrary()?;
+        self.servers[server].note(&Account {
             id: u64::from(which % 16) + 1,
             parent: u64::from(which / 16 % 4),
-            weight: u32::from(bytes.byte()),
+            weight: weight.into(),
             leaf: flags & 1 != 0,
-            service: bytes.number(),
+            service: number(bytes)?,
             active: flags & 2 != 0,
             waiting: flags & 4 != 0,
-        };
-        self.servers[server].note(&account);
+        });
+        Ok(())
     }
 
     /// Runs a step of `server` and collects its datagrams.
@@ -74,56 +64,41 @@ impl ExchangeModel {
         self.said[server] = said;
     }
 
-    /// Delivers each datagram of `server` twice.
+    /// Delivers each datagram of `server` twice, cut at each byte, and to `server` itself.
     fn carry(&mut self, server: usize) {
-        let other = &mut self.servers[1 - server];
+        use Refusal::{Foreign, Forged, Malformed, Own, Version};
         let from = server as u64 + 1;
         for datagram in &self.said[server] {
+            let mut hear = |bytes| self.servers[1 - server].hear(from, bytes, self.now);
             // An old datagram may have arrived before, or after a newer one.
-            let first = other.hear(from, datagram, self.now);
-            assert!(
-                !matches!(
-                    first,
-                    Err(Refusal::Malformed
-                        | Refusal::Version
-                        | Refusal::Foreign
-                        | Refusal::Own
-                        | Refusal::Forged)
-                ),
-                "{first:?}"
-            );
-            let again = other.hear(from, datagram, self.now);
-            assert!(again.is_err(), "{again:?}");
+            let first = hear(datagram);
+            let wrong = matches!(first, Err(Malformed | Version | Foreign | Own | Forged));
+            assert!(!wrong, "{first:?}");
+            assert!(hear(datagram).is_err());
             for end in 0..datagram.len() {
-                assert_eq!(
-                    other.hear(from, &datagram[..end], self.now),
-                    Err(Refusal::Malformed)
-                );
+                assert_eq!(hear(&datagram[..end]), Err(Malformed));
             }
-        }
-        for datagram in &self.said[server] {
-            assert_eq!(
-                self.servers[server].hear(from, datagram, self.now),
-                Err(Refusal::Own)
-            );
+            let own = self.servers[server].hear(from, datagram, self.now);
+            assert_eq!(own, Err(Own));
         }
     }
 
     /// Delivers a modified datagram of `server`.
-    fn forge(&mut self, server: usize, bytes: &mut Bytes<'_>) {
-        let which = usize::from(bytes.byte());
-        let count = self.said[server].len().max(1);
-        let mut datagram = self.said[server]
-            .get(which % count)
+    fn forge(&mut self, server: usize, bytes: &mut Unstructured<'_>) -> Result<()> {
+        let which = usize::from(bytes.arbitrary::<u8>()?);
+        let said = &self.said[server];
+        let mut datagram = said
+            .get(which % said.len().max(1))
             .cloned()
             .unwrap_or_default();
         for _ in 0..1 + which / 64 {
-            let (at, value) = (usize::from(bytes.byte()), bytes.byte());
-            if let Some(byte) = datagram.get_mut(at) {
+            let (at, value): (u8, u8) = bytes.arbitrary()?;
+            if let Some(byte) = datagram.get_mut(usize::from(at)) {
                 *byte = value;
             }
         }
         self.hear(1 - server, &datagram);
+        Ok(())
     }
 
     /// Delivers an arbitrary `datagram`; checks that it is counted once.
@@ -139,10 +114,28 @@ impl ExchangeModel {
         let _ = exchange.hear(from, datagram, self.now);
         assert_eq!(sum(exchange), before + 1);
     }
+
+    /// Interprets the next byte as an operation.
+    fn operate(&mut self, bytes: &mut Unstructured<'_>) -> Result<()> {
+        let operation: u8 = bytes.arbitrary()?;
+        let server = usize::from(operation / 8 % 2);
+        match operation % 8 {
+            0..=2 => self.note(server, bytes)?,
+            3 => self.step(server),
+            4 => self.carry(server),
+            5 => self.forge(server, bytes)?,
+            6 => {
+                let length = usize::from(bytes.arbitrary::<u8>()? % 128);
+                self.hear(server, bytes.bytes(length.min(bytes.len()))?);
+            }
+            _ => self.now += 1 + number(bytes)? % (1 << 40),
+        }
+        Ok(())
+    }
 }
 
 /// Interprets the bytes as operations.
-pub fn run(data: &[u8]) {
+pub(crate) fn exchange(data: &[u8]) {
     let terms = Terms {
         realm: 7,
         servers_max: 3,
@@ -150,29 +143,15 @@ pub fn run(data: &[u8]) {
         datagram_max: LONGEST as u32,
         ..Terms::default()
     };
-    let server = |number| Exchange::new(number, 1, terms);
     let mut model = ExchangeModel {
-        servers: [server(1), server(2)],
+        servers: [1, 2].map(|number| Exchange::new(number, 1, terms)),
         said: [Vec::new(), Vec::new()],
         now: 1_000_000_000,
     };
-    let bytes = &mut Bytes(data);
+    let bytes = &mut Unstructured::new(data);
     for _ in 0..400 {
-        let Some(operation) = bytes.next() else {
-            break;
-        };
-        let server = usize::from(operation / 8 % 2);
-        match operation % 8 {
-            0..=2 => model.note(server, bytes),
-            3 => model.step(server),
-            4 => model.carry(server),
-            5 => model.forge(server, bytes),
-            6 => {
-                let length = usize::from(bytes.byte()) % 128;
-                let datagram = bytes.run(length);
-                model.hear(server, datagram);
-            }
-            _ => model.now += 1 + bytes.number() % (1 << 40),
+        if !bytes.is_empty() {
+            model.operate(bytes).expect("zeros follow the last byte");
         }
     }
     model.step(0);

@@ -9,6 +9,7 @@
 //!                └─ dequeue ──▶ removed
 //! ```
 
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use nrs_sched::{
     arena::{feed, hand_gates, walk, Number, Request},
     attr::{Attrs, Id},
@@ -17,69 +18,48 @@ use nrs_sched::{
     jobid::JobId,
     mem::Shared,
     nid::Nid,
+    parameters::{all, Values},
     policy::{
-        crrn,
-        delay::{
-            params::{Max, Min, Pct},
-            Setting as DelaySetting, Update as DelayUpdate,
-        },
+        delay::{Setting as DelaySetting, Update as DelayUpdate},
         fairshare::{
-            params::{CostModel, CrossCpt, Locality, OppThreshold, Select, SizeSource},
+            params::{CrossCpt, Locality},
             weights::Weights,
             Update as Shares,
         },
-        params::{heads::PerHead, BufferMax, ClassesMax},
-        robin,
-        tbf::{self, params::GlobalRate},
-        AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Decision, Grant, Kind,
-        Part, PartView, Tunables,
+        params::{BufferMax, ClassesMax},
+        tbf, AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Decision, Grant,
+        Kind, Part, PartView, Tuning,
     },
     qbm::plan::By,
     ranges::{NodeReports, RangeBuilder, RangeTable},
     rules::RuleCommand,
+    units::NSEC_PER_MSEC as MS,
 };
 
-use crate::bytes::Bytes;
-use nrs_sched::units::NSEC_PER_MSEC as MS;
+/// Arguments of `fairshare` and of `tbf`.
+const FAIR: &str = "uid_fair size_fair jobid_fair gid_then_uid_fair gid_then_uid_then_jobid_fair \
+                    nid_then_projid_then_nodemap_then_size_fair";
+const FIELDS: &str = "uid nid jobid+opcode generic";
 
-/// Arguments of policies that take one.
-const FAIR: [&str; 6] = [
-    "uid_fair",
-    "size_fair",
-    "jobid_fair",
-    "gid_then_uid_fair",
-    "gid_then_uid_then_jobid_fair",
-    "nid_then_projid_then_nodemap_then_size_fair",
-];
-const FIELDS: [&str; 4] = ["uid", "nid", "jobid+opcode", "generic"];
-
-/// Sets of rules of `tbf`; each update selects one.
-const RULES: [&[&str]; 5] = [
-    &["start a uid={0 1 2} rate=7"],
-    &[
-        "start a uid={3} rate=1000 minrate=10",
-        "start b jobid={j*}&uid={1 2} rate=10MiB/s",
-        "start c nid={10.0.0.[1-3]@tcp} rate=50 realtime=1",
-    ],
-    &[
-        "change default rate=3",
-        "start x gid={0 1} rate=400 borrow=1",
-    ],
-    &[
-        "start a uid={1 2 3} rate=100",
-        "start b uid={3 4} rate=1MiB/s minrate=64KiB/s",
-        "start c uid={5 6 7} rate=50 borrow=1",
-        "start d uid={1 5 8} rate=3 also=a+b",
-        "start e uid={2 6 9} rate=5 also=a realtime=1 borrow=1",
-        "stop c",
-        "change a rate=10000000",
-    ],
-    &[
-        "start a uid={1 2 3} rate=7 minrate=2",
-        "start b uid={3 4} rate=1B/s",
-        "start d uid={1 5 8} rate=3 also=a+b",
-        "change d also=",
-    ],
+/// Sets of rules of `tbf`, one per line; each update selects one.
+const RULES: [&str; 5] = [
+    "start a uid={0 1 2} rate=7",
+    "start a uid={3} rate=1000 minrate=10
+start b jobid={j*}&uid={1 2} rate=10MiB/s
+start c nid={10.0.0.[1-3]@tcp} rate=50 realtime=1",
+    "change default rate=3
+start x gid={0 1} rate=400 borrow=1",
+    "start a uid={1 2 3} rate=100
+start b uid={3 4} rate=1MiB/s minrate=64KiB/s
+start c uid={5 6 7} rate=50 borrow=1
+start d uid={1 5 8} rate=3 also=a+b
+start e uid={2 6 9} rate=5 also=a realtime=1 borrow=1
+stop c
+change a rate=10000000",
+    "start a uid={1 2 3} rate=7 minrate=2
+start b uid={3 4} rate=1B/s
+start d uid={1 5 8} rate=3 also=a+b
+change d also=",
 ];
 
 /// Tables of weights; each update selects one.
@@ -93,17 +73,12 @@ const WEIGHTS: [&str; 3] = [
 const OPERATIONS: usize = 600;
 
 /// Returns the attributes of `owner`.
-pub(crate) fn who(owner: u8) -> Attrs {
+fn who(owner: u8) -> Attrs {
     let id = u32::from(owner);
+    let nid = Nid::parse(&format!("10.0.0.{}@tcp", owner % 5)).ok();
     Attrs {
-        nid: Nid::parse(&format!("10.0.0.{}@tcp", owner % 5))
-            .ok()
-            .filter(|_| owner % 7 > 0),
-        uid: if owner % 11 == 10 {
-            Id::ABSENT
-        } else {
-            Id::new(id)
-        },
+        nid: nid.filter(|_| owner % 7 > 0),
+        uid: [Id::new(id), Id::ABSENT][usize::from(owner % 11 == 10)],
         gid: Id::new(id / 4),
         projid: Id::new(id % 3),
         nodemap: Id::new(id % 2),
@@ -135,75 +110,53 @@ struct Model {
     table: Option<RangeTable>,
     now: u64,
     next: u64,
-    ended: u64,
-    taken: u64,
 }
 
-/// Returns parameters selected by the next bytes.
-fn tunables(bytes: &mut Bytes<'_>) -> Tunables {
-    let mut all = Tunables::default();
-    let few = ClassesMax::new(64).expect("within limits");
-    let requests = BufferMax::new(256).expect("within limits");
-    all.crrn.classes_max = few;
-    all.crrn.quantum.regular = bytes
-        .of(&[1, 2, 8, 65_535].map(crrn::Quantum::new))
-        .expect("within limits");
-    for sorted in [&mut all.orr, &mut all.trr] {
-        sorted.classes_max = few;
-        sorted.buffer_max = requests;
-        sorted.quantum.regular = bytes
-            .of(&[1, 3, 256].map(robin::params::Quantum::new))
-            .expect("within limits");
-        sorted.supported.regular = bytes.of(robin::params::Supported::ALL);
-        sorted.offset_type.regular = bytes.of(robin::params::OffsetType::ALL);
+/// Returns a policy, and values of all parameters of the policy, selected by the next bytes.
+pub(crate) fn config(bytes: &mut Unstructured<'_>) -> Result<Config> {
+    let kind = *bytes.choose(Kind::ALL)?;
+    let prefix = format!("nrs_{}_", kind.name());
+    let mut values = Values::default();
+    for parameter in all().filter(|parameter| parameter.name().starts_with(&prefix)) {
+        if let Some(stored) = &parameter.value {
+            // The limits of a number or the words of a choice, and other numbers.
+            let takes = parameter.takes.split([' ', ',']);
+            let texts: Vec<&str> = takes
+                .chain(["1", "2", "3", "8", "10", "50", "256", "1000"])
+                .collect();
+            // Refused: the value remains.
+            let _ = values.set(stored, bytes.choose(&texts)?);
+        }
     }
-    all.tbf.classes_max = few;
-    all.tbf.rate = bytes
-        .of(&[1, 10, 1_000, 10_000_000].map(tbf::params::Rate::new))
-        .expect("within limits");
-    all.tbf.depth = bytes
-        .of(&[1, 3, 1_000].map(tbf::params::Depth::new))
-        .expect("within limits");
-    all.tbf.cost_model = bytes.of(tbf::params::CostModel::ALL);
-    all.tbf.global_rate = bytes.of(GlobalRate::ALL);
-    all.fairshare.classes_max = few;
-    all.fairshare.select = bytes.of(Select::ALL);
-    all.fairshare.cost_model = bytes.of(CostModel::ALL);
-    all.fairshare.locality = bytes.of(Locality::ALL);
-    all.fairshare.size_source = bytes.of(SizeSource::ALL);
-    all.fairshare.opp_threshold = OppThreshold::new(bytes.byte().into()).unwrap_or_default();
-    all.qbm.by = bytes.of(By::ALL);
-    all.qbm.classes_max = few;
-    all.delay.buffer_max = requests;
-    let (min, pct) = (bytes.byte() % 4, bytes.byte() % 101);
-    all.delay.min = PerHead::both(Min::new(min.into()).unwrap_or_default());
-    all.delay.max = PerHead::both(Max::new((min + bytes.byte() % 4).into()).unwrap_or_default());
-    all.delay.pct = PerHead::both(Pct::new(pct.into()).unwrap_or_default());
-    all
-}
-
-/// Returns a policy selected by the next bytes.
-pub(crate) fn config(bytes: &mut Bytes<'_>) -> Config {
-    let kind = bytes.of(Kind::ALL);
+    values.set_buffer_max(BufferMax::new(256).expect("within limits"));
+    let mut tunables = values.policies;
+    tunables.set_classes_max(ClassesMax::new(64).expect("within limits"));
     let argument = match kind {
-        Kind::Fairshare => Some(bytes.of(&FAIR)),
-        Kind::Tbf => Some(bytes.of(&FIELDS)),
+        Kind::Fairshare => FAIR.split(' ').cycle().nth(bytes.arbitrary::<u8>()?.into()),
+        Kind::Tbf => FIELDS
+            .split(' ')
+            .cycle()
+            .nth(bytes.arbitrary::<u8>()?.into()),
+        Kind::Qbm => {
+            tunables.qbm.by = *bytes.choose(By::ALL)?;
+            None
+        }
         _ => None,
     };
-    Config::parse(kind, argument, &tunables(bytes)).expect("valid")
+    Ok(Config::parse(kind, argument, &tunables).expect("valid"))
 }
 
 impl Model {
-    fn new(bytes: &mut Bytes<'_>) -> Self {
-        let config = config(bytes);
-        let count = 1 + u32::from(bytes.byte() % 3);
+    fn new(bytes: &mut Unstructured<'_>) -> Result<Self> {
+        let config = config(bytes)?;
+        let count = 1 + u32::from(bytes.arbitrary::<u8>()? % 3);
         let shared = AnyShared::new(&config, 7, count).expect("memory");
         let part = |seed| {
             let mut part = AnyPart::new(&config, seed, &shared).expect("memory");
             hand_gates(&mut part, 16, None).expect("memory");
             part
         };
-        Self {
+        Ok(Self {
             parts: (0..count).map(|seed| part(seed.into())).collect(),
             config,
             queued: Vec::new(),
@@ -211,17 +164,13 @@ impl Model {
             table: None,
             now: 86_400_000 * MS,
             next: 0,
-            ended: 0,
-            taken: 0,
-        }
+        })
     }
 
     /// Returns the number of requests queued on part `home`.
     fn count(&self, home: usize) -> usize {
-        self.queued
-            .iter()
-            .filter(|queued| queued.home == home)
-            .count()
+        let here = |queued: &&Queued| queued.home == home;
+        self.queued.iter().filter(here).count()
     }
 
     /// Returns true if requests of a class are served in the order of their arrival.
@@ -242,9 +191,7 @@ impl Model {
     }
 
     /// Enqueues a request; if `fed` is false, memory for a new class may be missing.
-    fn arrive(&mut self, home: usize, bytes: &mut Bytes<'_>, fed: bool) {
-        let owner = bytes.byte();
-        let size = bytes.byte();
+    fn arrive(&mut self, home: usize, (owner, size): (u8, u8), fed: bool) {
         let part = &mut self.parts[home];
         if fed {
             feed(part);
@@ -273,7 +220,6 @@ impl Model {
             Err(mut request) => {
                 assert_eq!(request.id, id);
                 request.unregister(place);
-                self.taken += 1;
             }
         }
     }
@@ -298,10 +244,8 @@ impl Model {
         }
         match got {
             Decision::Item((mut request, grant)) => {
-                let at = self
-                    .queued
-                    .iter()
-                    .position(|queued| queued.id == request.id);
+                let mut all = self.queued.iter();
+                let at = all.position(|queued| queued.id == request.id);
                 let queued = self.queued.swap_remove(at.expect("it is queued once"));
                 assert_eq!(queued.home, home);
                 let mut behind = self.queued.iter().filter(|other| other.home == home);
@@ -326,31 +270,25 @@ impl Model {
 
     /// Ends a running request.
     fn stop(&mut self, at: u8) {
-        if self.running.is_empty() {
+        let Some(at) = usize::from(at).checked_rem(self.running.len()) else {
             return;
-        }
-        let at = usize::from(at) % self.running.len();
+        };
         let (home, request, grant) = self.running.swap_remove(at);
         self.parts[home].stop(&grant, request.cost(), self.now);
-        self.ended += 1;
     }
 
     /// Removes a queued request.
     fn dequeue(&mut self, at: u8) {
-        if self.queued.is_empty() {
+        let Some(at) = usize::from(at).checked_rem(self.queued.len()) else {
             return;
-        }
-        let at = usize::from(at) % self.queued.len();
+        };
         let queued = self.queued.swap_remove(at);
-        let part = &mut self.parts[queued.home];
-        let found = part.dequeue(queued.class, &queued.place, self.now);
+        let (part, place) = (&mut self.parts[queued.home], queued.place);
+        let found = part.dequeue(queued.class, &place, self.now);
         let mut request = found.expect("it is queued");
         assert_eq!(request.id, queued.id);
-        assert!(part
-            .dequeue(queued.class, &queued.place, self.now)
-            .is_none());
-        request.unregister(queued.place);
-        self.taken += 1;
+        assert!(part.dequeue(queued.class, &place, self.now).is_none());
+        request.unregister(place);
     }
 
     /// Passes a request without queueing.
@@ -377,10 +315,9 @@ impl Model {
         let update = match &self.config {
             Config::Tbf(config) => {
                 let mut rule_list = config.rule_list().expect("memory");
-                for rule in RULES[usize::from(which) % RULES.len()] {
+                for rule in RULES[usize::from(which) % RULES.len()].lines() {
                     // Some fields are not fields of the policy.
-                    let command =
-                        RuleCommand::parse(rule).unwrap_or_else(|e| panic!("{rule}: {e}"));
+                    let command = RuleCommand::parse(rule).expect(rule);
                     rule_list = rule_list.apply(&command).unwrap_or(rule_list);
                 }
                 let rules = Shared::new(rule_list.compile(u64::from(which)).expect("memory"));
@@ -445,44 +382,39 @@ impl Model {
             walk(&mut self.parts[home], self.now);
             let mut waits = 0;
             while self.count(home) > 0 {
-                let before = self.queued.len();
-                if let Some(until) = self.get(home, home % 2 == 1) {
+                match self.get(home, home % 2 == 1) {
                     // A request is eligible at the time that the part returned.
-                    self.now = until;
-                    waits += 1;
-                    assert!(waits < 64, "always later: {:?}", self.config);
+                    Some(until) => (self.now, waits) = (until, waits + 1),
+                    None => waits = 0,
                 }
-                if self.queued.len() < before {
-                    waits = 0;
-                }
+                assert!(waits < 64, "always later: {:?}", self.config);
             }
         }
         while !self.running.is_empty() {
             self.stop(0);
         }
         self.check();
-        assert_eq!(self.ended + self.taken, self.next);
     }
 }
 
 /// Interprets the bytes as a configuration and operations.
-pub fn run(data: &[u8]) {
-    let bytes = &mut Bytes(data);
-    let mut model = Model::new(bytes);
+fn run(bytes: &mut Unstructured<'_>) -> Result<()> {
+    let mut model = Model::new(bytes)?;
     for _ in 0..OPERATIONS {
-        let Some(operation) = bytes.next() else {
+        if bytes.is_empty() {
             break;
-        };
+        }
+        let operation: u8 = bytes.arbitrary()?;
         let home = usize::from(operation / 16) % model.parts.len();
         match operation % 16 {
-            0..=4 => model.arrive(home, bytes, operation % 16 < 4),
+            0..=4 => model.arrive(home, bytes.arbitrary()?, operation % 16 < 4),
             5..=7 => drop(model.get(home, false)),
             8 => drop(model.get(home, true)),
-            9 | 10 => model.stop(bytes.byte()),
-            11 => model.dequeue(bytes.byte()),
+            9 | 10 => model.stop(bytes.arbitrary()?),
+            11 => model.dequeue(bytes.arbitrary()?),
             12 => {
                 // Up to two minutes, in steps of at least a nanosecond.
-                let step = bytes.byte();
+                let step: u8 = bytes.arbitrary()?;
                 model.now += (u64::from(step % 16) + 1) << (step / 16 * 2).min(33);
             }
             13 => {
@@ -492,16 +424,22 @@ pub fn run(data: &[u8]) {
                     BypassReason::Merged,
                 ];
                 let way = ways[usize::from(operation / 64) % ways.len()];
-                model.pass(home, bytes.byte(), way);
+                model.pass(home, bytes.arbitrary()?, way);
             }
-            14 => match bytes.byte() {
+            14 => match bytes.arbitrary()? {
                 which @ 0..=127 => model.update(which),
                 128..=191 => model.publish(),
                 _ => walk(&mut model.parts[home], model.now),
             },
-            _ => model.sweep(home, bytes.byte()),
+            _ => model.sweep(home, bytes.arbitrary()?),
         }
         model.check();
     }
     model.drain();
+    Ok(())
+}
+
+/// Interprets the bytes as a configuration and operations.
+pub(crate) fn part(data: &[u8]) {
+    run(&mut Unstructured::new(data)).expect("zeros follow the last byte");
 }

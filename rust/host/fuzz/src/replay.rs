@@ -2,29 +2,35 @@
 
 //! Bounded run: the corpus of a target, and modifications of its inputs, always the same ones.
 
-use std::{fs, path::Path};
-
+use crate::{Target, TARGETS};
 use nrs_sched::rng::Rng;
+use std::{fs, path::PathBuf};
 
-use crate::Target;
+/// Prints the input of a failed check.
+struct Shown<'a>(&'a str, &'a [u8]);
 
-/// Draws a number below `end`.
-fn below(rng: &mut Rng, end: usize) -> usize {
-    rng.below(end as u64) as usize
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}: b\"{}\"", self.0, self.1.escape_ascii());
+        }
+    }
 }
 
-/// Reads the inputs of the corpus of `target`, in the order of their names.
-fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("corpus")
-        .join(target);
-    let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+/// Returns the files in `dir` of the crate, in the order of their names.
+fn files(dir: &str) -> Vec<PathBuf> {
+    let dir = format!("{}/{dir}", env!("CARGO_MANIFEST_DIR"));
+    let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{dir}: {error}"));
     let mut paths: Vec<_> = entries
         .map(|entry| entry.expect("an entry").path())
         .collect();
     paths.sort();
-    let files = paths.iter().map(|path| fs::read(path).expect("a file"));
-    files.collect()
+    paths
+}
+
+/// Draws a number below `end`.
+fn below(rng: &mut Rng, end: usize) -> usize {
+    rng.below(end as u64) as usize
 }
 
 /// Modifies `bytes` at a random place: a byte, a piece, a word, a piece of `other`.
@@ -65,23 +71,17 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], words: &[&str], rng: &mut Rng) {
 /// # Panics
 ///
 /// The corpus is missing, or a check fails; the input is printed before.
-pub fn bounded(target: &Target) {
-    /// Prints the input of a failed check.
-    struct Shown<'a>(&'a str, &'a [u8]);
-
-    impl Drop for Shown<'_> {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("{}: b\"{}\"", self.0, self.1.escape_ascii());
-            }
-        }
-    }
-
+pub(crate) fn bounded(target: &Target) {
     let try_one = |bytes: &[u8]| {
         let _shown = Shown(target.name, bytes);
         (target.run)(bytes);
     };
-    let (files, words) = (corpus(target.name), target.words());
+    let paths = files(&format!("corpus/{}", target.name));
+    let files: Vec<_> = paths
+        .iter()
+        .map(|path| fs::read(path).expect("a file"))
+        .collect();
+    let words = target.words();
     assert!(!files.is_empty(), "{} has no corpus", target.name);
     files.iter().for_each(|file| try_one(file));
     let mut rng = Rng::new(0x6e72_7300);
@@ -94,4 +94,12 @@ pub fn bounded(target: &Target) {
         bytes.truncate(target.longest);
         try_one(&bytes);
     }
+}
+
+#[test]
+fn each_target_has_a_corpus() {
+    let names = files("corpus")
+        .into_iter()
+        .map(|path| path.file_name().expect("a name").to_owned());
+    assert!(names.eq(TARGETS.iter().map(|target| target.name)));
 }

@@ -11,19 +11,8 @@ use nrs_sched::{
 };
 
 /// Types of policies, selected by the first byte.
-const TYPES: [&str; 11] = [
-    "generic",
-    "nid",
-    "jobid",
-    "opcode",
-    "uid",
-    "gid+uid",
-    "jobid+opcode",
-    "nid+jobid+opcode",
-    "projid",
-    "nodemap",
-    "cgroup+uid",
-];
+const TYPES: &str = "generic nid jobid opcode uid gid+uid jobid+opcode nid+jobid+opcode projid \
+                     nodemap cgroup+uid";
 
 /// Maximum number of rules of a rule list.
 const RULES_MAX: u32 = 20;
@@ -113,20 +102,13 @@ fn settings(rule_list: &RuleList) -> Vec<String> {
     found
 }
 
-/// Checks each line after the first byte as a command; the first byte selects the type of the
-/// policy.
-pub fn run(data: &[u8]) {
-    let Some((&first, rest)) = data.split_first() else {
-        return;
-    };
-    let kind = TYPES[usize::from(first) % TYPES.len()];
+/// Checks each line of `text` as a command; the first byte selects the type of the policy.
+pub fn rules((first, text): (u8, &str)) {
+    let kind = TYPES.split(' ').cycle().nth(first.into()).expect("endless");
+    let fields = Fields::parse(kind).expect("valid");
     let rate = Rate::new(10_000, Unit::Plain).expect("within limits");
-    let mut rule_list =
-        RuleList::new(Fields::parse(kind).expect("valid"), rate, RULES_MAX).expect("memory");
-    for line in rest.split(|&b| b == b'\n') {
-        let Ok(text) = core::str::from_utf8(line) else {
-            continue;
-        };
+    let mut rule_list = RuleList::new(fields, rate, RULES_MAX).expect("memory");
+    for text in text.split('\n') {
         let before = lines(&rule_list);
         let result = RuleCommand::parse(text).and_then(|command| rule_list.apply(&command));
         assert_eq!(lines(&rule_list), before, "the old list is left alone");

@@ -3,6 +3,7 @@
 //! Records and arguments of `/dev/nrs`, of every length. The first byte selects a structure, the
 //! second one a length to cut it to; the rest is the input.
 
+use crate::{read_back, texts::some};
 use nrs_client::{
     wire::{self, WireError},
     Nid,
@@ -36,12 +37,13 @@ macro_rules! structures {
     };
 }
 
+// The header, the records in the order of their types, and arguments.
 structures! {
     Header,
     Request,
     Completion,
-    Promotion,
     Released,
+    Promotion,
     Early,
     Recovered,
     Busy,
@@ -65,9 +67,8 @@ fn want(bytes: &[u8], size: usize) -> Result<(), WireError> {
 /// Checks texts in fields.
 fn text(bytes: &[u8]) {
     let mut field = [0; 32];
-    for (to, from) in field.iter_mut().zip(bytes) {
-        *to = *from;
-    }
+    let len = bytes.len().min(32);
+    field[..len].copy_from_slice(&bytes[..len]);
     match wire::text(&field) {
         Some(text) => {
             assert!(text.len() < 32 && !text.contains(&0));
@@ -78,63 +79,46 @@ fn text(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else {
         return;
     };
-    if let Ok(nid) = text.parse::<Nid>() {
-        let shown = nid.to_string();
-        assert_eq!(shown.parse(), Ok(nid), "{text:?} {shown:?}");
+    if let Some(nid) = read_back(text, some(|text| text.parse().ok()), Nid::to_string) {
         let (address, len) = nid.address();
         assert!((len == 4 || len == 16) && address[usize::from(len)..].iter().all(|b| *b == 0));
-        assert!(!shown.contains('?'), "a network without a name: {text:?}");
+        assert!(
+            !nid.to_string().contains('?'),
+            "a network without a name: {text:?}"
+        );
     }
     let request = nrs_client::Request::new(7).jobid(text).encode();
     let request = wire::Request::decode(&request).expect("its own length");
     let job = wire::text(&request.jobid).expect("it ends");
-    let end = text
-        .bytes()
-        .position(|byte| byte == 0)
-        .unwrap_or(text.len());
-    assert_eq!(job, &text.as_bytes()[..end.min(31)]);
+    let name = text.split('\0').next().unwrap_or_default().as_bytes();
+    assert_eq!(job, &name[..name.len().min(31)]);
 }
 
 /// Parses a batch like a program that uses the file: record by record, each with its own size.
 fn batch(mut bytes: &[u8]) {
-    let mut records = 0;
-    while let Ok(header) = wire::Header::decode(bytes.get(..wire::Header::SIZE).unwrap_or_default())
-    {
+    for _ in 0..wire::BATCH {
+        let header = wire::Header::decode(bytes.get(..wire::Header::SIZE).unwrap_or_default());
+        let Ok(header) = header else { break };
         let size = usize::from(header.size);
-        if !(wire::Header::SIZE..=wire::SIZE_MAX).contains(&size) || records == wire::BATCH {
+        if !(wire::Header::SIZE..=wire::SIZE_MAX).contains(&size) {
             break;
         }
         let Some((record, rest)) = bytes.split_at_checked(size) else {
             break;
         };
-        let of_kind = match header.kind {
-            wire::TYPE_REQUEST => 1,
-            wire::TYPE_COMPLETION => 2,
-            wire::TYPE_PROMOTE => 3,
-            wire::TYPE_RELEASED => 4,
-            wire::TYPE_EARLY => 5,
-            wire::TYPE_RECOVERED => 6,
-            wire::TYPE_BUSY => 7,
-            wire::TYPE_RECONNECT => 8,
-            _ => 0,
-        };
-        if of_kind != 0 {
-            STRUCTURES[of_kind](record);
+        if (wire::TYPE_REQUEST..=wire::TYPE_RECONNECT).contains(&header.kind) {
+            STRUCTURES[usize::from(header.kind)](record);
         }
         bytes = rest;
-        records += 1;
     }
 }
 
 /// Checks the rest as the structure selected by the first byte, cut to the length in the second
 /// byte, and as a batch.
-pub fn run(data: &[u8]) {
-    let [which, cut, rest @ ..] = data else {
-        return;
-    };
-    let check = STRUCTURES[usize::from(*which) % STRUCTURES.len()];
+pub(crate) fn wire((which, cut, rest): (u8, u8, &[u8])) {
+    let check = STRUCTURES[usize::from(which) % STRUCTURES.len()];
     check(rest);
-    check(rest.get(..usize::from(*cut)).unwrap_or(rest));
+    check(rest.get(..usize::from(cut)).unwrap_or(rest));
     text(rest);
     batch(rest);
 }

@@ -3,7 +3,7 @@
 //! Bounded run: the corpus of a target, and modifications of its inputs, always the same ones.
 
 use crate::{Target, TARGETS};
-use nrs_sched::rng::Rng;
+use nrs_sched::{parameters::all, rng::Rng};
 use std::{fs, path::PathBuf};
 
 /// Prints the input of a failed check.
@@ -77,10 +77,17 @@ pub(crate) fn bounded(target: &Target) {
         (target.run)(bytes);
     };
     let paths = files(&format!("corpus/{}", target.name));
-    let files: Vec<_> = paths
+    let mut files: Vec<_> = paths
         .iter()
         .map(|path| fs::read(path).expect("a file"))
         .collect();
+    if target.name == "parameters" {
+        // Each limit or choice of each parameter, wherever the parameter is in the schema.
+        for (one, which) in all().filter(|one| one.value.is_some()).zip(0u8..) {
+            let words = one.takes.split([' ', ',']);
+            files.extend(words.map(|word| [&[which], word.as_bytes()].concat()));
+        }
+    }
     let words = target.words();
     assert!(!files.is_empty(), "{} has no corpus", target.name);
     files.iter().for_each(|file| try_one(file));

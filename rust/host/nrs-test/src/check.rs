@@ -5,19 +5,23 @@
 
 use std::{
     collections::BTreeSet,
-    error::Error,
     fmt::Debug,
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
     process::ExitCode,
-    sync::{Arc, Mutex, OnceLock},
-    thread,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use anyhow::{bail, ensure, Context as _};
 use nrs_client::{ioctl, wire, Client, Completion, Options, Released, Request, DEVICE};
 
-use crate::{random::Random, Outcome};
+use crate::{
+    random::{Draw, Random},
+    Outcome,
+};
+pub use records::{argument, field};
 
 mod life;
 mod order;
@@ -25,7 +29,7 @@ mod records;
 mod share;
 mod timeouts;
 
-type CheckResult = Result<(), Box<dyn Error>>;
+type CheckResult = Outcome<()>;
 
 /// Maximum time for any expected event.
 const SOON: Duration = Duration::from_secs(20);
@@ -74,11 +78,17 @@ static SETTINGS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
 /// Fails unless `seen` equals `wanted`.
 fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> CheckResult {
-    if seen == wanted {
-        Ok(())
-    } else {
-        Err(format!("{what}: found {seen:?}, expected {wanted:?}").into())
-    }
+    ensure!(
+        seen == wanted,
+        "{what}: found {seen:?}, expected {wanted:?}"
+    );
+    Ok(())
+}
+
+/// Reads a file of a service in debugfs.
+fn get(service: &str, file: &str) -> Outcome<String> {
+    let file = format!("/sys/kernel/debug/nrs/{service}/{file}");
+    fs::read_to_string(&file).context(file)
 }
 
 /// Fails if the client becomes readable within `time`.
@@ -96,16 +106,16 @@ fn uncontended(client: &Client) -> CheckResult {
 fn fails<T: Debug>(what: &str, result: io::Result<T>, wanted: i32) -> CheckResult {
     match result {
         Err(error) if error.raw_os_error() == Some(wanted) => Ok(()),
-        other => Err(format!("{what}: found {other:?}, expected errno {wanted}").into()),
+        other => bail!("{what}: found {other:?}, expected errno {wanted}"),
     }
 }
 
 /// Creates a client of a service named after the check, with `slots` slots.
-fn client(service: &str, slots: u32) -> Result<Client, Box<dyn Error>> {
+fn client(service: &str, slots: u32) -> Outcome<Client> {
     client_with(Options::new(service).nonblocking(true), service, slots)
 }
 
-fn client_with(options: Options, service: &str, slots: u32) -> Result<Client, Box<dyn Error>> {
+fn client_with(options: Options, service: &str, slots: u32) -> Outcome<Client> {
     let client = options.open()?;
     set(service, "slots", &slots.to_string())?;
     for (file, value) in SETTINGS.get().into_iter().flatten() {
@@ -124,7 +134,7 @@ fn set(service: &str, file: &str, value: &str) -> CheckResult {
             Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
                 thread::sleep(Duration::from_millis(20));
             }
-            done => return done.map_err(|error| format!("{file}: {error}").into()),
+            done => return done.context(file),
         }
     }
 }
@@ -151,12 +161,14 @@ fn submit(client: &Client, requests: &[Request]) -> CheckResult {
 }
 
 /// Returns the next `count` released requests; waits for each.
-fn released(client: &Client, count: usize) -> Result<Vec<Released>, Box<dyn Error>> {
+fn released(client: &Client, count: usize) -> Outcome<Vec<Released>> {
     let (mut all, end) = (Vec::new(), Instant::now() + SOON);
     while all.len() < count {
-        if Instant::now() > end {
-            return Err(format!("{} of {count} were released", all.len()).into());
-        }
+        ensure!(
+            Instant::now() <= end,
+            "{} of {count} were released",
+            all.len()
+        );
         if client
             .wait(false, Some(Duration::from_millis(100)))?
             .readable
@@ -177,6 +189,16 @@ fn complete(client: &Client, cookie: u64) -> io::Result<usize> {
 
 fn device() -> io::Result<File> {
     File::options().read(true).write(true).open(DEVICE)
+}
+
+/// Locks data of several threads.
+fn locked<T>(data: &Mutex<T>) -> MutexGuard<'_, T> {
+    data.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the result of a thread.
+fn join<T>(thread: JoinHandle<T>) -> Outcome<T> {
+    thread.join().ok().context("a thread has panicked")
 }
 
 /// Reads until a signal arrives.
@@ -214,7 +236,7 @@ pub fn run(args: Args) -> Outcome {
             .for_each(|(name, _)| println!("{name}"));
         return Ok(ExitCode::SUCCESS);
     }
-    device().map_err(|error| format!("{DEVICE}: {error}"))?;
+    device().context(DEVICE)?;
     let name = args.name.unwrap_or_default();
     let done = match (name.as_str(), &args.settings[..]) {
         ("block", []) => block(),
@@ -225,17 +247,17 @@ pub fn run(args: Args) -> Outcome {
                 Some((file.to_string(), value.to_string()))
             };
             let settings: Option<Vec<_>> = settings.iter().map(pair).collect();
-            let settings = settings.ok_or("expected parameters as FILE=VALUE")?;
+            let settings = settings.context("expected parameters as FILE=VALUE")?;
             SETTINGS.get_or_init(|| settings);
             let mut all = GROUPS.iter().flat_map(|(_, checks)| *checks);
             let check = all.find(|(known, _)| *known == name);
-            check.ok_or("unknown check; see --list")?.1()
+            check.context("unknown check; see --list")?.1()
         }
     };
     Ok(match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nrs-test check {name}: {error}");
+            eprintln!("nrs-test check {name}: {error:#}");
             ExitCode::from(1)
         }
     })

@@ -19,6 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{anyhow, ensure};
+
 use crate::Outcome;
 
 /// Operations of the device file (linux/nbd.h).
@@ -58,9 +60,10 @@ pub struct Args {
 
 /// Sets up the device and serves it until it is disconnected.
 pub fn run(args: &Args) -> Outcome {
-    if args.size == 0 || args.rate == 0 {
-        return Err("--size and --rate must be at least 1".into());
-    }
+    ensure!(
+        args.size > 0 && args.rate > 0,
+        "--size and --rate must be at least 1"
+    );
     let device = File::options().read(true).write(true).open(&args.device)?;
     let (kernel, disk) = UnixStream::pair()?;
     let fd = device.as_raw_fd();
@@ -68,10 +71,9 @@ pub fn run(args: &Args) -> Outcome {
     call(fd, SET_SIZE_BLOCKS, (args.size << 20) / BLOCK)?;
     call(fd, SET_SOCK, u64::try_from(kernel.as_raw_fd())?)?;
     thread::scope(|scope| {
-        let served = scope.spawn(|| serve(args, disk).map_err(|error| error.to_string()));
+        let served = scope.spawn(|| serve(args, disk));
         let done = call(fd, DO_IT, 0);
-        let served = served.join().map_err(|_| "the disk panicked")?;
-        served?;
+        served.join().map_err(|_| anyhow!("the disk panicked"))??;
         done?;
         Ok(ExitCode::SUCCESS)
     })
@@ -95,9 +97,7 @@ fn serve(args: &Args, mut kernel: UnixStream) -> Outcome<()> {
     while kernel.read_exact(&mut head).is_ok() {
         let word =
             |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        if word(0) != REQUEST {
-            return Err("no request".into());
-        }
+        ensure!(word(0) == REQUEST, "no request");
         let (command, bytes) = (word(4), u64::from(word(24)));
         let offset = (u64::from(word(16)) << 32) | u64::from(word(20));
         let mut time = bytes * 1_000_000 / (args.rate << 20);
@@ -161,7 +161,7 @@ mod tests {
         };
         let (mut kernel, disk) = UnixStream::pair().unwrap();
         thread::scope(|scope| {
-            let served = scope.spawn(|| serve(&args, disk).map_err(|error| error.to_string()));
+            let served = scope.spawn(|| serve(&args, disk));
             for (command, offset, least, length) in [
                 (READ, 0, 0, 16 + 65536),
                 (WRITE, 65536, 0, 16),

@@ -4,8 +4,8 @@
 //! as documented in `Documentation/control.md`.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    error::Error,
     fs, io,
     io::Write as _,
     process::ExitCode,
@@ -13,14 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::{bail, ensure, Context as _};
 use nrs_client::{
     agent::{Account, Accounts, Agent, Refused},
     wire,
 };
 
 use crate::Outcome;
-
-type FactorsResult<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Maximum time for any expected event.
 const SOON: Duration = Duration::from_secs(20);
@@ -87,42 +86,46 @@ pub fn run(args: Args) -> Outcome {
     Ok(match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nrs-test factors: {error}");
+            eprintln!("nrs-test factors: {error:#}");
             ExitCode::from(1)
         }
     })
 }
 
+/// Level and account of each leaf, by path.
+type Leaves = BTreeMap<String, (String, Account)>;
+
 /// Returns the leaves of `accounts` and their levels by path: keys joined by slashes, as in
 /// nrs_fairshare_stats.
-fn paths(
-    agent: &mut Agent,
-    accounts: &Accounts,
-) -> FactorsResult<BTreeMap<String, (String, Account)>> {
+fn paths(agent: &mut Agent, accounts: &Accounts) -> Outcome<Leaves> {
     let ids: Vec<u64> = accounts.list.iter().map(|account| account.id).collect();
     let names = agent.names(&ids)?;
     let names: BTreeMap<u64, _> = names.into_iter().map(|name| (name.id, name)).collect();
     let by_id: BTreeMap<u64, &Account> = accounts.list.iter().map(|a| (a.id, a)).collect();
-    if by_id.len() != accounts.list.len() {
-        return Err("duplicate id".into());
-    }
+    ensure!(by_id.len() == accounts.list.len(), "duplicate id");
     let mut paths = BTreeMap::new();
     let mut levels: BTreeMap<u32, String> = BTreeMap::new();
     for account in &accounts.list {
-        let name = names.get(&account.id).ok_or("an account without a name")?;
+        let name = names
+            .get(&account.id)
+            .context("an account without a name")?;
         let level = levels.entry(account.level).or_insert(name.level.clone());
-        if *level != name.level {
-            return Err(format!("level {} is {level} and {}", account.level, name.level).into());
-        }
+        let same = *level == name.level;
+        ensure!(
+            same,
+            "level {} is {level} and {}",
+            account.level,
+            name.level
+        );
         if !account.leaf {
             continue;
         }
         let (mut path, mut at) = (name.key.clone(), account);
         while at.parent != 0 {
-            at = *by_id
+            at = by_id
                 .get(&at.parent)
-                .ok_or("an account without its group")?;
-            let above = names.get(&at.id).ok_or("a group without a name")?;
+                .context("an account without its group")?;
+            let above = names.get(&at.id).context("a group without a name")?;
             path = format!("{}/{path}", above.key);
         }
         paths.insert(path, (name.level.clone(), *account));
@@ -132,13 +135,13 @@ fn paths(
 
 /// Returns the fields of each entity on the regular head in nrs_fairshare_stats, except the default
 /// class and shared leaves.
-fn statistics(service: &str) -> FactorsResult<BTreeMap<String, BTreeMap<String, String>>> {
+fn statistics(service: &str) -> Outcome<BTreeMap<String, BTreeMap<String, String>>> {
     let file = format!("/sys/kernel/debug/nrs/{service}/nrs_fairshare_stats");
-    let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+    let text = fs::read_to_string(&file).context(file)?;
     let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     let mut fields = BTreeMap::new();
     for line in text.lines().rev() {
-        let (name, value) = line.split_once(": ").ok_or("a line without a field")?;
+        let (name, value) = line.split_once(": ").context("a line without a field")?;
         let value = value.trim_matches('"').to_owned();
         if name != "- entity" {
             fields.insert(name.trim_start().to_owned(), value);
@@ -155,100 +158,91 @@ fn statistics(service: &str) -> FactorsResult<BTreeMap<String, BTreeMap<String, 
 }
 
 /// Fails unless both values are equal to three decimals.
-fn near(what: &str, seen: f64, shown: Option<&String>) -> FactorsResult {
-    let shown: f64 = shown.ok_or_else(|| format!("no {what}"))?.parse()?;
-    if (seen - shown).abs() > 0.0006 {
-        return Err(format!("{what}: {seen}, statistics show {shown}").into());
-    }
+fn near(what: &str, seen: f64, shown: Option<&String>) -> Outcome<()> {
+    let shown: f64 = shown.with_context(|| format!("no {what}"))?.parse()?;
+    ensure!(
+        (seen - shown).abs() <= 0.0006,
+        "{what}: {seen}, statistics show {shown}"
+    );
     Ok(())
 }
 
-fn agree(service: &str) -> FactorsResult {
+fn agree(service: &str) -> Outcome<()> {
     let mut agent = Agent::bind(service)?;
     let first = agent.accounts(true)?;
     let leaves = paths(&mut agent, &first)?;
     let shown = statistics(service)?;
-    if leaves.is_empty() || !leaves.keys().eq(shown.keys()) {
-        let names = |keys: Vec<&String>| format!("{keys:?}");
-        let (told, shown) = (leaves.keys().collect(), shown.keys().collect());
-        return Err(format!(
-            "accounts of {}, statistics of {}",
-            names(told),
-            names(shown)
-        )
-        .into());
-    }
+    let same = !leaves.is_empty() && leaves.keys().eq(shown.keys());
+    ensure!(
+        same,
+        "accounts of {:?}, statistics of {:?}",
+        leaves.keys(),
+        shown.keys()
+    );
     for (path, (level, account)) in &leaves {
         let fields = &shown[path];
         let factor = f64::from(account.factor) / f64::from(wire::FACTOR_ONE);
         let weight = f64::from(account.weight) / 4096.0 * factor;
-        near("factor", factor, fields.get("factor")).map_err(|e| format!("{path}: {e}"))?;
-        near("weight", weight, fields.get("weight")).map_err(|e| format!("{path}: {e}"))?;
-        if fields.get("type") != Some(level) {
-            return Err(format!("{path}: level {level}, not {:?}", fields.get("type")).into());
-        }
+        near("factor", factor, fields.get("factor")).with_context(|| path.clone())?;
+        near("weight", weight, fields.get("weight")).with_context(|| path.clone())?;
+        let shown = fields.get("type");
+        ensure!(shown == Some(level), "{path}: level {level}, not {shown:?}");
     }
     let second = agent.accounts(true)?;
     let same = (first.instance, first.terms) == (second.instance, second.terms);
-    if !same || first.instance == 0 || first.terms == 0 || second.time_ns <= first.time_ns {
-        return Err(format!("{first:?}, then {second:?}").into());
-    }
+    let valid = first.instance != 0 && first.terms != 0 && first.time_ns < second.time_ns;
+    ensure!(same && valid, "{first:?}, then {second:?}");
     println!("{} entities agree", leaves.len());
     Ok(())
 }
 
-fn changes(service: &str) -> FactorsResult {
+fn changes(service: &str) -> Outcome<()> {
     let mut agent = Agent::bind(service)?;
     let all = agent.accounts(false)?;
-    if all.list.is_empty() {
-        return Err("there is no entity".into());
-    }
-    let same = agent.accounts(false)?;
-    if !same.list.is_empty() {
-        return Err(format!("nothing changed but {:?}", same.list).into());
-    }
-    if agent.accounts(true)?.list != all.list {
-        return Err("accounts changed".into());
-    }
+    ensure!(!all.list.is_empty(), "there is no entity");
+    let changed = agent.accounts(false)?.list;
+    ensure!(changed.is_empty(), "nothing changed but {changed:?}");
+    ensure!(agent.accounts(true)?.list == all.list, "accounts changed");
     // A new bind reports all accounts.
     agent.command(format!("bind {service}").as_bytes())?;
-    if agent.accounts(false)?.list != all.list {
-        return Err("accounts changed after a second bind".into());
-    }
+    let again = agent.accounts(false)?.list;
+    ensure!(again == all.list, "accounts changed after a second bind");
     let end = Instant::now() + 2 * SOON;
     let mut left: Vec<u64> = all.list.iter().map(|account| account.id).collect();
     while !left.is_empty() {
-        if Instant::now() > end {
-            return Err(format!("{left:?} are not removed").into());
-        }
+        ensure!(Instant::now() <= end, "{left:?} are not removed");
         thread::sleep(Duration::from_millis(200));
         for account in agent.accounts(false)?.list {
-            if account.gone {
-                left.retain(|id| *id != account.id);
-            }
+            left.retain(|id| !account.gone || *id != account.id);
         }
     }
-    if !agent.accounts(true)?.list.is_empty() {
-        return Err("removed entities are still reported".into());
-    }
+    let left = agent.accounts(true)?.list;
+    ensure!(left.is_empty(), "removed entities are still reported");
     Ok(())
 }
 
 /// Fails unless `command` is refused with `errno` and a reason.
-fn refused(agent: &mut Agent, command: &[u8], errno: i32) -> FactorsResult {
-    let shown = String::from_utf8_lossy(&command[..command.len().min(60)]).into_owned();
-    let error = match agent.command(command) {
-        Ok(_) => return Err(format!("{shown:?} was accepted").into()),
-        Err(error) => error,
+fn refused(agent: &mut Agent, command: &[u8], errno: i32) -> Outcome<()> {
+    let shown = start(command);
+    let Err(error) = agent.command(command) else {
+        bail!("{shown:?} was accepted");
     };
     let why = error
         .get_ref()
         .and_then(|why| why.downcast_ref::<Refused>());
-    let why = why.ok_or_else(|| format!("{shown:?}: {error}"))?;
-    if why.errno != errno || why.reason.is_empty() || why.reason.contains('\n') {
-        return Err(format!("{shown:?}: {error}, error {errno} was expected").into());
-    }
+    let as_expected = why.is_some_and(|why| {
+        why.errno == errno && !why.reason.is_empty() && !why.reason.contains('\n')
+    });
+    ensure!(
+        as_expected,
+        "{shown:?}: {error}, error {errno} was expected"
+    );
     Ok(())
+}
+
+/// Returns the first characters of `command`.
+fn start(command: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&command[..command.len().min(60)])
 }
 
 /// Returns a command that sets factors.
@@ -265,7 +259,7 @@ fn command(line: &str, pairs: &[(u64, u32, u32)]) -> Vec<u8> {
     command
 }
 
-fn refuse(service: &str) -> FactorsResult {
+fn refuse(service: &str) -> Outcome<()> {
     const LEASE: Duration = Duration::from_secs(60);
     let mut agent = Agent::open()?;
     for line in ["accounts", "accounts all", "names 1", "factors 1 1\n"] {
@@ -274,13 +268,10 @@ fn refuse(service: &str) -> FactorsResult {
     refused(&mut agent, b"bind no-such-service", libc::ENODEV)?;
     agent.command(format!("bind {service}\n").as_bytes())?;
     let mut other = Agent::open()?;
-    refused(
-        &mut other,
-        format!("bind {service}").as_bytes(),
-        libc::EBUSY,
-    )?;
+    let bind = format!("bind {service}");
+    refused(&mut other, bind.as_bytes(), libc::EBUSY)?;
     let accounts = agent.accounts(true)?;
-    let id = accounts.list.first().ok_or("there is no entity")?.id;
+    let id = accounts.list.first().context("there is no entity")?.id;
     let quarter = wire::FACTOR_ONE / 4;
     agent.factors(accounts.instance, LEASE, &[(id, quarter)])?;
 
@@ -332,26 +323,23 @@ fn refuse(service: &str) -> FactorsResult {
         let now = agent.accounts(true)?;
         let found = now.list.iter().find(|account| account.id == id);
         let factor = found.map(|account| account.factor);
-        if factor != Some(quarter) || now.instance != accounts.instance {
-            let shown = String::from_utf8_lossy(&case[..case.len().min(60)]).into_owned();
-            return Err(format!("after {shown:?} the factor is {factor:?}").into());
-        }
+        let same = factor == Some(quarter) && now.instance == accounts.instance;
+        ensure!(same, "after {:?} the factor is {factor:?}", start(case));
     }
     // The maximum number of factors.
     let most: Vec<(u64, u32)> = (1..=wire::FACTORS_MAX as u64).map(|id| (id, one)).collect();
     agent.factors(accounts.instance, LEASE, &most)?;
-    if !agent.names(&[1, 2, u64::MAX])?.is_empty() {
-        return Err("unknown ids have names".into());
-    }
+    let names = agent.names(&[1, 2, u64::MAX])?;
+    ensure!(names.is_empty(), "unknown ids have names");
     println!("{} commands refused", cases.len());
     Ok(())
 }
 
-fn hold(service: &str, lease: Duration, once: bool, wanted: &[String]) -> FactorsResult {
+fn hold(service: &str, lease: Duration, once: bool, wanted: &[String]) -> Outcome<()> {
     let mut agent = Agent::bind(service)?;
     let mut keys = BTreeMap::new();
     for word in wanted {
-        let (key, factor) = word.rsplit_once('=').ok_or("factors are KEY=FACTOR")?;
+        let (key, factor) = word.rsplit_once('=').context("factors are KEY=FACTOR")?;
         let factor: f64 = factor.parse()?;
         keys.insert(key, (factor * f64::from(wire::FACTOR_ONE)) as u32);
     }
@@ -365,9 +353,11 @@ fn hold(service: &str, lease: Duration, once: bool, wanted: &[String]) -> Factor
             pairs.sort_unstable();
             break (accounts.instance, pairs);
         }
-        if Instant::now() > end {
-            return Err(format!("entities {keys:?} missing in {:?}", leaves.keys()).into());
-        }
+        let leaves = leaves.keys();
+        ensure!(
+            Instant::now() <= end,
+            "entities {keys:?} missing in {leaves:?}"
+        );
         thread::sleep(Duration::from_millis(50));
     };
     agent.factors(instance, lease, &pairs)?;

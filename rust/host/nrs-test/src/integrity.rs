@@ -5,14 +5,14 @@
 //! must pass the tuples on unchanged. The disk checks the tuples of writes, and returns them with
 //! reads.
 
-use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::OpenOptionsExt as _,
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{fs::File, path::PathBuf, process::ExitCode};
 
-use crate::{overlap::Buffer, Outcome};
+use anyhow::Context as _;
+
+use crate::{
+    direct::{self, Buffer},
+    Outcome,
+};
 
 mod ring;
 
@@ -40,22 +40,18 @@ pub struct Args {
 
 /// Runs the test.
 pub fn run(args: &Args) -> Outcome {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(&args.device)?;
+    let file = direct::open(&args.device)?;
     let mut failed = false;
     let mut expect = |what: &str, good: bool| {
         println!("{what}: {}", if good { "as expected" } else { "WRONG" });
         failed |= !good;
     };
     for result in transfer(&file, &mut requests(true))? {
-        result.map_err(|error| format!("write: {error}"))?;
+        result.context("write")?;
     }
     let mut read = requests(false);
     for result in transfer(&file, &mut read)? {
-        result.map_err(|error| format!("read: {error}"))?;
+        result.context("read")?;
     }
     // The kernel changes the block numbers of written tuples to those of the disk, in place.
     let mut valid = requests(true);
@@ -65,10 +61,8 @@ pub fn run(args: &Args) -> Outcome {
     // The first byte is of the CRC, the last of the number of the block.
     for (what, byte) in [("CRC", 0), ("block number", TUPLE - 1)] {
         let refused = refused(&file, byte)?;
-        expect(
-            &format!("writes with a wrong {what}, refused: {refused}"),
-            refused == COUNT,
-        );
+        let text = format!("writes with a wrong {what}, refused: {refused}");
+        expect(&text, refused == COUNT);
     }
     Ok(ExitCode::from(u8::from(failed)))
 }
@@ -83,11 +77,9 @@ fn refused(file: &File, byte: usize) -> Outcome<u64> {
         tuples[last + byte] ^= 1;
     }
     let results = transfer(file, &mut wrong)?;
-    let refused = |error: &std::io::Error| error.raw_os_error() == Some(libc::EILSEQ);
-    Ok(results
-        .iter()
-        .filter(|result| result.as_ref().is_err_and(refused))
-        .count() as u64)
+    let errors = results.into_iter().filter_map(Result::err);
+    let refused = errors.filter(|error| error.raw_os_error() == Some(libc::EILSEQ));
+    Ok(refused.count() as u64)
 }
 
 /// Returns writes with valid data and tuples, or the reads of the same blocks. Each second request

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use nrs_client::{wire::BATCH, Client, Completion, Options, Request, Stats};
 use serde_json::{json, Map, Value};
 
@@ -145,7 +146,7 @@ impl Load {
             .queue_all(args.queue_all)
             .lease(Duration::from_millis(args.lease))
             .open()
-            .map_err(|error| format!("{}: {error}", args.device.display()))?;
+            .with_context(|| args.device.display().to_string())?;
         let start = Instant::now();
         let mut players: Vec<Player> = args.clients.iter().flat_map(Spec::players).collect();
         for player in &mut players {

@@ -14,11 +14,12 @@
 //!
 //! Exit statuses: [`STATUS`].
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 
 mod check;
+mod direct;
 mod disk;
 mod factors;
 mod integrity;
@@ -30,7 +31,7 @@ mod random;
 mod storm;
 
 /// Outcome of a test; an error means that the test could not run.
-type Outcome<T = ExitCode> = Result<T, Box<dyn Error>>;
+type Outcome<T = ExitCode> = anyhow::Result<T>;
 
 /// Exit statuses of all subcommands.
 const STATUS: &str = "Exit status: 0 if the test passed, 1 if it failed, \
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         Command::Integrity(args) => integrity::run(&args),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("nrs-test: {error}");
+        eprintln!("nrs-test: {error:#}");
         ExitCode::from(2)
     })
 }

@@ -12,24 +12,24 @@
 //! Prints one `NAME: NUMBER` per line. If requests fail, the test is inconclusive.
 
 use std::{
-    fmt::Display,
-    fs::{File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Instant,
+    fs::File, io, os::unix::fs::FileExt, path::PathBuf, process::ExitCode, slice, time::Instant,
 };
 
+use anyhow::ensure;
 use clap::Subcommand;
+use rustix::thread::{sched_setaffinity, CpuSet};
 
-use crate::{latency::Latency, random::Random, Outcome};
+use crate::{
+    direct::{self, Buffer},
+    latency::Latency,
+    random::{Draw, Random},
+    Outcome,
+};
 
 mod record;
 mod ring;
 
 use record::{Range, Record, Wrong, BLOCK};
-pub use ring::Buffer;
 use ring::{Request, Ring};
 
 /// Checks that overlapping requests to a block device keep their order.
@@ -140,33 +140,29 @@ struct OverlapRun {
     wrong: Wrong,
     wrong_reads: u64,
     overtaken: u64,
-    regular: Latency,
-    high: Latency,
+    /// Latencies of regular requests and of those with high priority.
+    latency: [Latency; 2],
 }
 
 impl OverlapRun {
-    /// Opens the devices and writes tag 0 to the first `blocks` blocks.
-    fn new(
-        devices: &[PathBuf],
-        seed: u64,
-        depth: usize,
-        blocks: usize,
-        bytes: usize,
-    ) -> Outcome<Self> {
-        let files: Vec<File> = devices.iter().map(open).collect::<io::Result<_>>()?;
+    /// Opens the devices and writes tag 0 to the blocks of `record`.
+    fn new(devices: &[PathBuf], ways: usize, record: Record, bytes: usize) -> Outcome<Self> {
+        let files: Vec<File> = devices
+            .iter()
+            .map(direct::open)
+            .collect::<io::Result<_>>()?;
         let mut run = Self {
-            ring: Ring::new(files, depth, bytes)?,
+            ring: Ring::new(files, ways, bytes)?,
             devices: devices.len(),
-            record: Record::new(seed, blocks),
-            ways: (0..depth).map(|_| None).collect(),
+            record,
+            ways: (0..ways).map(|_| None).collect(),
             submitted: 0,
             writes: 0,
             failed: 0,
             wrong: Wrong::default(),
             wrong_reads: 0,
             overtaken: 0,
-            regular: Latency::default(),
-            high: Latency::default(),
+            latency: Default::default(),
         };
         run.each_part(true)?;
         Ok(run)
@@ -251,11 +247,7 @@ impl OverlapRun {
             if way.before.iter().any(|before| on_way(&before)) {
                 self.overtaken += 1;
             }
-            let time = way.since.elapsed();
-            match way.high {
-                true => self.high.add(time),
-                false => self.regular.add(time),
-            }
+            self.latency[usize::from(way.high)].add(way.since.elapsed());
             let bytes = way.range.count * BLOCK;
             if !matches!(ended.result, Ok(count) if count == bytes) {
                 eprintln!("{:?} of {bytes} bytes: {:?}", ended.result, way.range);
@@ -278,11 +270,12 @@ impl OverlapRun {
 
     /// Waits for all requests in flight, compares the device with the expectation, and prints the
     /// results.
-    fn finish(mut self, out: &mut impl Write) -> Outcome {
+    fn finish(mut self) -> Outcome {
         while self.ring.in_flight() > 0 {
             self.reap(1)?;
         }
         let left = self.each_part(false)?;
+        let [regular, high] = &self.latency;
         for (name, value) in [
             ("requests", self.submitted),
             ("writes", self.writes),
@@ -295,12 +288,12 @@ impl OverlapRun {
             ("left_newer", left.newer),
             ("left_torn", left.torn),
             ("overtaken", self.overtaken),
-            ("regular_mean_us", self.regular.mean_us() as u64),
-            ("regular_max_us", self.regular.max_us() as u64),
-            ("high_mean_us", self.high.mean_us() as u64),
-            ("high_max_us", self.high.max_us() as u64),
+            ("regular_mean_us", regular.mean_us() as u64),
+            ("regular_max_us", regular.max_us() as u64),
+            ("high_mean_us", high.mean_us() as u64),
+            ("high_max_us", high.max_us() as u64),
         ] {
-            tell(out, name, value)?;
+            println!("{name}: {value}");
         }
         let wrong = self.wrong.sum() + left.sum() > 0;
         Ok(ExitCode::from(match self.failed {
@@ -310,52 +303,41 @@ impl OverlapRun {
     }
 }
 
-fn tell(out: &mut impl Write, name: &str, value: impl Display) -> io::Result<()> {
-    writeln!(out, "{name}: {value}")?;
-    out.flush()
-}
-
-fn open(device: impl AsRef<Path>) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(device)
-}
-
 fn storm(args: &Args, storm: &OverlapStorm) -> Outcome {
     let blocks = storm.region * 1024 / BLOCK;
     let bytes = storm.largest * 1024;
     let most = bytes / BLOCK;
-    if most == 0 || blocks < most || args.depth == 0 || storm.batch == 0 {
-        return Err(
-            "--region must not be smaller than --largest; --depth and --batch must not be 0".into(),
-        );
-    }
-    let mut random = Random::new(args.seed);
-    let mut run = OverlapRun::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
+    ensure!(
+        most > 0 && blocks >= most && args.depth > 0 && storm.batch > 0,
+        "--region must not be smaller than --largest; --depth and --batch must not be 0"
+    );
+    let mut random = Random::with_seed(args.seed);
+    let record = Record::new(args.seed, blocks);
+    let mut run = OverlapRun::new(&storm.devices, args.depth, record, bytes)?;
     let start = Instant::now();
     let cpus = std::thread::available_parallelism()?.get();
     let mut batches = 0;
     while run.submitted < storm.count && start.elapsed().as_secs_f64() < storm.seconds {
         let free = run.ring.free().count() as u64;
         let count = random
-            .within(1, storm.batch)
+            .u64(1..=storm.batch)
             .min(free)
             .min(storm.count - run.submitted);
         let wanted: Vec<_> = (0..count)
             .map(|_| {
-                let count = 1 + random.index(most);
-                let first = random.index(blocks - count + 1);
-                let range = Range::new(first, count, random.below(100) < storm.writes);
-                (range, random.below(100) < storm.high)
+                let count = 1 + random.usize(..most);
+                let first = random.usize(..blocks - count + 1);
+                let range = Range::new(first, count, random.u64(..100) < storm.writes);
+                (range, random.u64(..100) < storm.high)
             })
             .collect();
         if !storm.users.is_empty() {
-            ring::act_as(storm.users[random.index(storm.users.len())]);
+            ring::act_as(storm.users[random.usize(..storm.users.len())]);
         }
         if storm.hop {
-            ring::move_to(batches % cpus)?;
+            let mut cpu = CpuSet::new();
+            cpu.set(batches % cpus);
+            sched_setaffinity(None, &cpu)?;
         }
         batches += 1;
         run.submit(&wanted)?;
@@ -365,27 +347,25 @@ fn storm(args: &Args, storm: &OverlapStorm) -> Outcome {
         }
     }
     ring::act_as(0);
-    run.finish(&mut io::stdout())
+    run.finish()
 }
 
 fn probe(args: &Args, probe: &Probe) -> Outcome {
     let bytes = probe.size * 1024;
     let count = bytes / BLOCK;
-    if count < 2 || args.depth == 0 || probe.chain > args.depth {
-        return Err("--size and --depth must not be 0; --chain must not exceed --depth".into());
-    }
+    ensure!(
+        count >= 2 && args.depth > 0 && probe.chain <= args.depth,
+        "--size and --depth must not be 0; --chain must not exceed --depth"
+    );
     let alone = args.depth - probe.chain;
     // Each request of the chain begins half a request after the one before it.
     let base = alone * count;
     let blocks = base + (probe.chain + 2) * count / 2;
-    let mut run = OverlapRun::new(
-        std::slice::from_ref(&probe.device),
-        args.seed,
-        args.depth + 1,
-        blocks,
-        bytes,
-    )?;
-    let mut out = io::stdout();
+    let (device, record) = (
+        slice::from_ref(&probe.device),
+        Record::new(args.seed, blocks),
+    );
+    let mut run = OverlapRun::new(device, args.depth + 1, record, bytes)?;
     for _ in 0..probe.rounds {
         let from = run.submitted;
         let mut wanted: Vec<_> = (0..args.depth)
@@ -400,7 +380,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
         let last = base + probe.chain * count / 2;
         wanted.push((Range::new(last, count, true), true));
         run.submit(&wanted)?;
-        tell(&mut out, "handed_in", wanted.len())?;
+        println!("handed_in: {}", wanted.len());
         let (mut before, mut links, mut found) = (0, 0, false);
         // Requests that complete while others are still being submitted have overtaken nothing.
         let mut all_in = 0;
@@ -410,8 +390,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
                     found = true;
                     // Printed immediately, because the test script may only then let the device
                     // serve the remaining requests.
-                    tell(&mut out, "before", before)?;
-                    tell(&mut out, "links_before", links)?;
+                    println!("before: {before}\nlinks_before: {links}");
                 }
                 if !found {
                     before += all_in;
@@ -421,7 +400,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
             all_in = 1;
         }
     }
-    run.finish(&mut out)
+    run.finish()
 }
 
 /// Runs the test.

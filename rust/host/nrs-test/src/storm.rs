@@ -123,7 +123,7 @@ pub fn run(args: Args) -> Outcome {
         stop: args.stop,
         rest: Duration::from_micros(args.rest),
     };
-    let (random, tally) = (Random::new(args.seed), Tally::new(args.counts));
+    let (random, tally) = (Random::with_seed(args.seed), Tally::new(args.counts));
     let mut run = StormRun(until, random, tally);
     let result = match &args.storm {
         Storm::Change { service, device } => change::run(&mut run, service, device.as_deref()),

@@ -48,12 +48,12 @@ pub fn waiting() -> CheckResult {
     };
     let writer = later();
     same("read", cookies(&client.released(4)?), vec![1])?;
-    writer.join().map_err(|_| "panic")??;
+    join(writer)??;
     complete(&client, 1)?;
     quiet("nothing", &client, Duration::from_millis(20))?;
     let writer = later();
     same("polled", client.wait(false, Some(SOON))?.readable, true)?;
-    writer.join().map_err(|_| "panic")??;
+    join(writer)??;
     same("both", client.wait(true, Some(SOON))?.writable, true)
 }
 
@@ -106,34 +106,29 @@ pub fn readers() -> CheckResult {
     const THREADS: usize = 4;
     const COUNT: u64 = 2000;
     let client = Arc::new(client_with(Options::new("readers"), "readers", 8)?);
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let readers: Vec<_> = (0..THREADS)
-        .map(|_| {
-            let (client, seen) = (client.clone(), seen.clone());
-            thread::spawn(move || -> io::Result<()> {
-                loop {
-                    for released in client.released(3)? {
-                        complete(&client, released.cookie)?;
-                        // The last requests tell the readers to end.
-                        if released.cookie >= COUNT {
-                            return Ok(());
-                        }
-                        seen.lock()
-                            .map_err(|_| io::ErrorKind::Other)?
-                            .push(released.cookie);
-                    }
+    let read = |client: Arc<Client>| -> io::Result<Vec<u64>> {
+        let mut seen = Vec::new();
+        loop {
+            for released in client.released(3)? {
+                complete(&client, released.cookie)?;
+                // The last requests tell the readers to end.
+                if released.cookie >= COUNT {
+                    return Ok(seen);
                 }
-            })
-        })
-        .collect();
+                seen.push(released.cookie);
+            }
+        }
+    };
+    let readers = [(); THREADS].map(|()| {
+        let client = client.clone();
+        thread::spawn(move || read(client))
+    });
     for chunk in requests(0..COUNT).chunks(50) {
         submit(&client, chunk)?;
     }
     let end = Instant::now() + 3 * SOON;
     while client.stats()?.completed < COUNT {
-        if Instant::now() > end {
-            return Err(format!("{:?}", client.stats()?).into());
-        }
+        ensure!(Instant::now() <= end, "{:?}", client.stats()?);
         thread::sleep(Duration::from_millis(5));
     }
     // One request at a time: a reader that ends must not have taken the request for another reader.
@@ -143,10 +138,10 @@ pub fn readers() -> CheckResult {
             thread::sleep(Duration::from_millis(1));
         }
     }
+    let mut seen = Vec::new();
     for reader in readers {
-        reader.join().map_err(|_| "panic")??;
+        seen.extend(join(reader)??);
     }
-    let mut seen = seen.lock().map_err(|_| "poisoned")?.clone();
     seen.sort_unstable();
     same("each once", seen, (0..COUNT).collect())
 }
@@ -210,9 +205,8 @@ pub fn close() -> CheckResult {
     released(&going, 1)?;
     let start = Instant::now();
     drop(going);
-    if start.elapsed() > Duration::from_secs(15) {
-        return Err(format!("closing took {:?}", start.elapsed()).into());
-    }
+    let took = start.elapsed();
+    ensure!(took <= Duration::from_secs(15), "closing took {took:?}");
     // The slots of the closed file are free, its requests are removed, and the requests of the
     // other file remain.
     let mut seen = cookies(&released(&staying, 1)?);

@@ -12,19 +12,12 @@ struct Ordered {
 }
 
 impl Ordered {
-    fn new(
-        name: &'static str,
-        slots: u32,
-        settings: &[(&str, &str)],
-    ) -> Result<Self, Box<dyn Error>> {
-        let first = client(name, slots)?;
+    fn new(name: &'static str, slots: u32, settings: &[(&str, &str)]) -> Outcome<Self> {
+        let _first = client(name, slots)?;
         for (file, value) in settings {
             set(name, file, value)?;
         }
-        Ok(Self {
-            name,
-            _first: first,
-        })
+        Ok(Self { name, _first })
     }
 
     fn options(&self) -> Options {
@@ -47,10 +40,15 @@ fn request(cookie: u64) -> Request {
 const WHILE: Duration = Duration::from_millis(300);
 
 /// Completes the next released request, and returns its cookie.
-fn serve(client: &Client) -> Result<u64, Box<dyn Error>> {
+fn serve(client: &Client) -> Outcome<u64> {
     let cookie = released(client, 1)?[0].cookie;
     complete(client, cookie)?;
     Ok(cookie)
+}
+
+/// Completes the next `count` released requests, and returns their cookies.
+fn serve_set(client: &Client, count: usize) -> Outcome<BTreeSet<u64>> {
+    (0..count).map(|_| serve(client)).collect()
 }
 
 /// Checks that a request promoted to high priority overtakes others, and that only existing
@@ -84,9 +82,7 @@ pub fn promote() -> CheckResult {
     fails("a flag", client.write(&flagged.encode()), libc::EINVAL)?;
     let stats = client.stats()?;
     same("counted", (stats.promoted, stats.unknown), (2, 2))?;
-    let mut rest = [serve(&client)?, serve(&client)?];
-    rest.sort_unstable();
-    same("the rest", rest, [3, 5])
+    same("the rest", serve_set(&client, 2)?, BTreeSet::from([3, 5]))
 }
 
 /// Checks that the promotion of a request promotes its predecessors as well.
@@ -102,9 +98,11 @@ pub fn come_along() -> CheckResult {
     complete(&client, 1)?;
     same("predecessor 4", serve(&client)?, 4)?;
     same("predecessor 5", serve(&client)?, 5)?;
-    let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
-    rest.sort_unstable();
-    same("and then", rest, vec![2, 3, 6])?;
+    same(
+        "and then",
+        serve_set(&client, 3)?,
+        BTreeSet::from([2, 3, 6]),
+    )?;
     // A request that arrives with high priority promotes its predecessors as well.
     submit(&client, &requests(11..=14))?;
     same("first", cookies(&released(&client, 1)?), vec![11])?;
@@ -121,33 +119,30 @@ fn serve_all(
     client: &Client,
     random: &mut Random,
     count: usize,
-    servers: u64,
+    servers: usize,
     mut early: impl FnMut(u64, &BTreeSet<u64>) -> bool,
 ) -> CheckResult {
     let (mut running, mut done) = (Vec::new(), BTreeSet::new());
     let mut end = Instant::now() + SOON;
     while done.len() < count {
-        let room = servers as usize - running.len();
+        let room = servers - running.len();
         let wait = Duration::from_millis(if running.is_empty() { 100 } else { 0 });
         if room > 0 && client.wait(false, Some(wait))?.readable {
-            for released in client.released(1 + random.below(room as u64) as usize)? {
-                if early(released.cookie, &done) {
-                    return Err(format!("{} was released too early", released.cookie).into());
-                }
-                running.push(released.cookie);
+            for released in client.released(random.usize(1..=room))? {
+                let cookie = released.cookie;
+                ensure!(!early(cookie, &done), "{cookie} was released too early");
+                running.push(cookie);
             }
             end = Instant::now() + SOON;
         }
-        if Instant::now() > end {
-            return Err(format!(
-                "{} of {count} were served: {:?}",
-                done.len(),
-                client.stats()?
-            )
-            .into());
-        }
-        if !running.is_empty() && (random.below(3) == 0 || running.len() as u64 == servers) {
-            let cookie = running.swap_remove(random.below(running.len() as u64) as usize);
+        let (late, served) = (Instant::now() > end, done.len());
+        ensure!(
+            !late,
+            "{served} of {count} were served: {:?}",
+            client.stats()?
+        );
+        if !running.is_empty() && (random.one_in(3) || running.len() == servers) {
+            let cookie = running.swap_remove(random.usize(..running.len()));
             // Requests that depend on this one are released only after its completion.
             done.insert(cookie);
             complete(client, cookie)?;
@@ -163,14 +158,17 @@ pub fn stream() -> CheckResult {
     const COUNT: u64 = 600;
     let service = Ordered::new("stream", 16, &STREAM)?;
     let client = service.client()?;
-    let mut random = Random::new(7);
+    let mut random = Random::with_seed(7);
     let mut all = Vec::new();
     for cookie in 1..=COUNT {
         let plain = request(cookie)
-            .object(random.below(9))
-            .offset(random.below(1 << 30));
-        let high = random.below(10) == 0;
-        all.push(plain.stream(cookie % STREAMS).high_priority(high));
+            .object(random.u64(..9))
+            .offset(random.u64(..1 << 30));
+        all.push(
+            plain
+                .stream(cookie % STREAMS)
+                .high_priority(random.one_in(10)),
+        );
     }
     submit(&client, &all)?;
     client.promote(&[COUNT, COUNT / 2])?;
@@ -193,24 +191,24 @@ pub fn graph() -> CheckResult {
     const COUNT: u64 = 800;
     let service = Ordered::new("graph", 16, &GRAPH)?;
     let client = service.client()?;
-    let mut random = Random::new(11);
+    let mut random = Random::with_seed(11);
     let mut before: Vec<Vec<u64>> = vec![Vec::new()];
     let mut all = Vec::new();
     for cookie in 1..=COUNT {
         let earlier = (cookie - 1).min(60);
-        let count = if earlier == 0 { 0 } else { random.below(9) };
+        let count = if earlier == 0 { 0 } else { random.u64(..9) };
         let named: Vec<u64> = (0..count)
-            .map(|_| cookie - 1 - random.below(earlier))
+            .map(|_| cookie - 1 - random.u64(..earlier))
             .collect();
         let plain = request(cookie)
-            .object(random.below(9))
-            .offset(random.below(1 << 30));
-        all.push(plain.after(&named).high_priority(random.below(10) == 0));
+            .object(random.u64(..9))
+            .offset(random.u64(..1 << 30));
+        all.push(plain.after(&named).high_priority(random.one_in(10)));
         before.push(named);
     }
     submit(&client, &all)?;
     for _ in 0..5 {
-        client.promote(&[1 + random.below(COUNT)])?;
+        client.promote(&[1 + random.u64(..COUNT)])?;
     }
     serve_all(&client, &mut random, COUNT as usize, 12, |cookie, done| {
         let named = &before[cookie as usize];
@@ -326,9 +324,7 @@ pub fn late() -> CheckResult {
     submit(&client, &[request(4).after(&[1])])?;
     quiet("named when it was late", &client, WHILE)?;
     complete(&client, 1)?;
-    let mut rest: Vec<u64> = (0..2).map(|_| serve(&client)).collect::<Result<_, _>>()?;
-    rest.sort_unstable();
-    same("then", rest, vec![2, 4])?;
+    same("then", serve_set(&client, 2)?, BTreeSet::from([2, 4]))?;
     // Dependent requests are also released by the end of the file.
     submit(&client, &[request(5), request(6).after(&[5])])?;
     released(&client, 1)?;
@@ -358,9 +354,8 @@ pub fn close_blocked() -> CheckResult {
         going.promote(&[COUNT / 2])?;
         let start = Instant::now();
         drop(going);
-        if start.elapsed() > SOON {
-            return Err(format!("closing took {:?}", start.elapsed()).into());
-        }
+        let took = start.elapsed();
+        ensure!(took <= SOON, "closing took {took:?}");
         for cookie in 1..=4 {
             same(level, serve(&staying)?, cookie)?;
         }
@@ -381,31 +376,36 @@ pub fn writers() -> CheckResult {
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             let (client, written, before) = (client.clone(), written.clone(), before.clone());
-            thread::spawn(move || -> Result<(), String> {
-                let mut random = Random::new(thread + 1);
+            thread::spawn(move || -> CheckResult {
+                let mut random = Random::with_seed(thread + 1);
                 for n in 0..COUNT {
                     let cookie = 1 + thread * COUNT + n;
-                    let named = {
-                        let written = written.lock().map_err(|_| "poisoned")?;
-                        written[random.below(written.len() as u64) as usize]
-                    };
-                    before.lock().map_err(|_| "poisoned")?[cookie as usize] = named;
-                    let request = request(cookie).after(&[named]);
-                    let taken = client.submit(&[request]);
-                    taken.map_err(|error| format!("{cookie} after {named}: {error}"))?;
-                    written.lock().map_err(|_| "poisoned")?.push(cookie);
+                    let named = random
+                        .choice(&*locked(&written))
+                        .copied()
+                        .unwrap_or_default();
+                    locked(&before)[cookie as usize] = named;
+                    let taken = client.submit(&[request(cookie).after(&[named])]);
+                    taken.with_context(|| format!("{cookie} after {named}"))?;
+                    locked(&written).push(cookie);
                 }
                 Ok(())
             })
         })
         .collect();
     let all = (THREADS * COUNT) as usize;
-    serve_all(&client, &mut Random::new(99), all, 8, |cookie, done| {
-        let named = before.lock().map_or(0, |before| before[cookie as usize]);
-        named != 0 && !done.contains(&named)
-    })?;
+    serve_all(
+        &client,
+        &mut Random::with_seed(99),
+        all,
+        8,
+        |cookie, done| {
+            let named = locked(&before)[cookie as usize];
+            named != 0 && !done.contains(&named)
+        },
+    )?;
     for thread in threads {
-        thread.join().map_err(|_| "panic")??;
+        join(thread)??;
     }
     Ok(())
 }
@@ -420,36 +420,32 @@ pub fn levels() -> CheckResult {
         let service = Ordered::new("levels", 65, &[("nrs_pop", level)])?;
         let client = service.client()?;
         submit(&client, &requests(1..=1))?;
-        let both = [
-            request(2).stream(9).target(7),
-            request(3).stream(9).target(8),
-        ];
+        let both = [(2, 7), (3, 8)].map(|(n, target)| request(n).stream(9).target(target));
         submit(&client, &both)?;
         let free = if order { 2 } else { 3 };
         same(level, released(&client, free)?.len(), free)?;
         let result = client.submit(&[request(4).after(&[1])]);
-        if named {
-            same(level, result?, 1)?;
-        } else {
-            fails(level, result, libc::EINVAL)?;
+        match named {
+            true => same(level, result?, 1)?,
+            false => fails(level, result, libc::EINVAL)?,
         }
     }
     // Changes of the level while requests are queued.
     let service = Ordered::new("levels", 4, &[])?;
     let client = service.client()?;
-    let mut random = Random::new(3);
+    let mut random = Random::with_seed(3);
     let mut cookie = 0;
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {
-        let level = ["none", "stream", "graph"][random.below(3) as usize];
+        let level = random.pick(&["none", "stream", "graph"]);
         match set("levels", "nrs_pop", level) {
-            Err(error) if error.to_string().contains("busy") => {}
+            Err(error) if format!("{error:#}").contains("busy") => {}
             done => done?,
         }
         for _ in 0..50 {
             cookie += 1;
-            let plain = request(cookie).stream(random.below(3));
-            let named = plain.after(&[cookie.saturating_sub(1 + random.below(5)).max(1)]);
+            let plain = request(cookie).stream(random.u64(..3));
+            let named = plain.after(&[cookie.saturating_sub(1 + random.u64(..5)).max(1)]);
             // A request that one level refuses may be accepted at another level.
             if client.submit(&[named]).is_err() {
                 let _ = client.submit(&[plain]);

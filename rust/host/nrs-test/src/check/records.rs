@@ -4,9 +4,15 @@
 
 use super::*;
 
+/// Returns a field of 32 bytes with a name.
+pub fn field(text: &str) -> [u8; 32] {
+    let mut field = [0; 32];
+    field[..text.len().min(31)].copy_from_slice(&text.as_bytes()[..text.len().min(31)]);
+    field
+}
+
+/// Returns a valid argument for attaching to `service`.
 pub fn argument(service: &str) -> wire::Attach {
-    let mut name = [0; 32];
-    name[..service.len()].copy_from_slice(service.as_bytes());
     wire::Attach {
         size: wire::Attach::SIZE as u32,
         version: wire::VERSION,
@@ -14,7 +20,7 @@ pub fn argument(service: &str) -> wire::Attach {
         lease_ms: 0,
         requests_max: 0,
         reserved: 0,
-        service: name,
+        service: field(service),
         client: [0; 32],
     }
 }
@@ -46,13 +52,15 @@ pub fn attach() -> CheckResult {
         let result = ioctl(&file, wire::IOC_ATTACH, &mut attach.encode());
         match error {
             Some(error) => fails(what, result, error)?,
-            None => result.map_err(|error| format!("{what}: {error}"))?,
+            None => result.context(what)?,
         }
     }
     let file = device()?;
     let mut bytes = argument("attach").encode();
     ioctl(&file, wire::IOC_ATTACH, &mut bytes)?;
-    let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
+    let answer = wire::Attach::decode(&bytes)
+        .ok()
+        .context("the answer cannot be read")?;
     same("version", answer.version, wire::VERSION)?;
     same("requests", answer.requests_max, 65536)?;
     let again = ioctl(&file, wire::IOC_ATTACH, &mut bytes);
@@ -127,7 +135,7 @@ pub fn refused() -> CheckResult {
 
 /// Checks structures that are longer or shorter than in the module, and other versions.
 pub fn sizes() -> CheckResult {
-    let open = |bytes: &mut [u8]| -> Result<(File, io::Result<()>), Box<dyn Error>> {
+    let open = |bytes: &mut [u8]| -> Outcome<(File, io::Result<()>)> {
         let file = device()?;
         let result = ioctl(&file, wire::IOC_ATTACH, bytes);
         Ok((file, result))
@@ -156,7 +164,7 @@ pub fn sizes() -> CheckResult {
     let rest = stats[wire::Stats::SIZE..].to_vec();
     same("nothing behind", rest, vec![0xff; 8])?;
     // A field that is unknown to the module.
-    *bytes.last_mut().ok_or("empty")? = 1;
+    *bytes.last_mut().context("empty")? = 1;
     fails("unknown argument", open(&mut bytes)?.1, libc::E2BIG)?;
     let mut huge = argument("sizes");
     huge.size = 4096;
@@ -229,7 +237,7 @@ pub fn limit() -> CheckResult {
     let waiter = thread::spawn(move || other.wait(true, Some(SOON)).map(|ready| ready.writable));
     thread::sleep(Duration::from_millis(50));
     complete(&client, first)?;
-    same("room", waiter.join().map_err(|_| "panic")??, true)?;
+    same("room", join(waiter)??, true)?;
     same("taken again", client.submit(&requests(8..9))?, 1)?;
     // Waiting writers proceed one after the other.
     let client = Arc::new(client_with(
@@ -251,7 +259,7 @@ pub fn limit() -> CheckResult {
         }
     }
     for writer in writers {
-        same("a writer", writer.join().map_err(|_| "panic")??, 1)?;
+        same("a writer", join(writer)??, 1)?;
     }
     Ok(())
 }

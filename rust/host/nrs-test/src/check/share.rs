@@ -13,13 +13,14 @@ fn of(client: u32, cookie: u64) -> Request {
 }
 
 /// Returns a number from the file that shows the credits of a service.
-fn told(service: &str, name: &str) -> Result<u64, Box<dyn Error>> {
-    let file = format!("/sys/kernel/debug/nrs/{service}/nrs_concurrency");
-    let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+fn told(service: &str, name: &str) -> Outcome<u64> {
+    let text = get(service, "nrs_concurrency")?;
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    Ok(line.ok_or(format!("no {name} in {text}"))?.parse()?)
+    Ok(line
+        .with_context(|| format!("no {name} in {text}"))?
+        .parse()?)
 }
 
 /// Checks that few clients get many credits each, many clients few, and none of them no credits.
@@ -32,22 +33,21 @@ pub fn credits() -> CheckResult {
     same("full speed", u64::from(alone.credits) >= 2 * SLOTS, true)?;
     let pool = alone.credits;
     complete(&client, 1)?;
-    same(
-        "fan-out of the idle service",
-        told("credits", "fan_out")?,
-        0,
-    )?;
+    let fan_out = |count| {
+        same(
+            "fan-out in nrs_concurrency",
+            told("credits", "fan_out")?,
+            count,
+        )
+    };
+    fan_out(0)?;
     for count in [2, 8, 64, 1000] {
         for n in 1..=count {
             submit(&client, &[of(n, n.into())])?;
         }
         let stats = client.stats()?;
         same("fan-out", (stats.fan_out, stats.peers), (count, count))?;
-        same(
-            "fan-out in nrs_concurrency",
-            told("credits", "fan_out")?,
-            count.into(),
-        )?;
+        fan_out(count.into())?;
         same("credits", stats.credits, (pool / count).max(1))?;
         // Each release reports the credits.
         let mut left = count;
@@ -64,11 +64,7 @@ pub fn credits() -> CheckResult {
         }
         same("least", least, (pool / count).max(1))?;
     }
-    same(
-        "fan-out of the idle service",
-        told("credits", "fan_out")?,
-        0,
-    )?;
+    fan_out(0)?;
     // Without a network identifier each file counts as one client.
     let other = Options::new("credits").nonblocking(true).open()?;
     submit(&client, &requests(1..=3))?;
@@ -130,11 +126,7 @@ pub fn buffer() -> CheckResult {
     submit(&one, &requests(1..=200))?;
     same("accepted requests", two.submit(&requests(1..=100))?, 56)?;
     fails("full service", two.submit(&requests(57..=57)), libc::EAGAIN)?;
-    fails(
-        "full buffer",
-        one.submit(&requests(201..=201)),
-        libc::EAGAIN,
-    )?;
+    fails("full buffer", one.submit(&requests([201])), libc::EAGAIN)?;
     let room = |client: &Client| {
         client
             .wait(true, Some(Duration::ZERO))
@@ -153,8 +145,8 @@ pub fn buffer() -> CheckResult {
     for released in released(&one, 2)? {
         complete(&one, released.cookie)?;
     }
-    let blocking = writer.join().map_err(|_| "panic")??;
-    same("polled", poller.join().map_err(|_| "panic")??, true)?;
+    let blocking = join(writer)??;
+    same("polled", join(poller)??, true)?;
     same("room for one", two.submit(&requests(57..=60))?, 1)?;
     // Closing a file makes room.
     drop(one);

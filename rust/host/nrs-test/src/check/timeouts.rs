@@ -6,7 +6,7 @@
 //! checks are short.
 
 use super::*;
-use nrs_client::{Busy, Early, Event, Nid, Reconnect, Recovered};
+use nrs_client::{Busy, Early, Event, Nid, Reconnect};
 
 /// Tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_millis(700);
@@ -16,7 +16,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 /// Creates a client of `service` with `slots` slots and at most `max` seconds per request.
-fn quick(service: &str, slots: u32, max: u32) -> Result<Client, Box<dyn Error>> {
+fn quick(service: &str, slots: u32, max: u32) -> Outcome<Client> {
     let client = client(service, slots)?;
     // Ordered so that each intermediate combination is valid.
     let terms = [
@@ -39,36 +39,42 @@ fn waiting(cookie: u64, timeout: Duration) -> Request {
 }
 
 /// Returns the next event; waits for it.
-fn event(client: &Client) -> Result<Event, Box<dyn Error>> {
+fn event(client: &Client) -> Outcome<Event> {
     let end = Instant::now() + SOON;
     while Instant::now() < end {
         if client.wait(false, Some(ms(100)))?.readable {
-            match client.events(1) {
-                Ok(events) if !events.is_empty() => return Ok(events[0]),
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
-                _ => {}
+            if let Some(event) = events(client, 1)?.pop() {
+                return Ok(event);
             }
         }
     }
-    Err("no event within 20 s".into())
+    bail!("no event within 20 s")
 }
 
-fn early_reply(client: &Client) -> Result<Early, Box<dyn Error>> {
-    match event(client)? {
-        Event::Early(early) => Ok(early),
-        other => Err(format!("found {other:?}, expected an early reply").into()),
+/// Returns the next `max` events; none if there is none now.
+fn events(client: &Client, max: usize) -> io::Result<Vec<Event>> {
+    match client.events(max) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Vec::new()),
+        events => events,
     }
 }
 
-fn to_serve(client: &Client) -> Result<Released, Box<dyn Error>> {
+fn early_reply(client: &Client) -> Outcome<Early> {
+    match event(client)? {
+        Event::Early(early) => Ok(early),
+        other => bail!("found {other:?}, expected an early reply"),
+    }
+}
+
+fn to_serve(client: &Client) -> Outcome<Released> {
     match event(client)? {
         Event::Released(released) => Ok(released),
-        other => Err(format!("{other:?}, a request was expected").into()),
+        other => bail!("{other:?}, a request was expected"),
     }
 }
 
 /// Returns the number of early replies read, refused and late, and of expired requests.
-fn counts(client: &Client) -> Result<[u64; 4], Box<dyn Error>> {
+fn counts(client: &Client) -> Outcome<[u64; 4]> {
     let stats = client.stats()?;
     Ok([
         stats.early_sent,
@@ -80,11 +86,9 @@ fn counts(client: &Client) -> Result<[u64; 4], Box<dyn Error>> {
 
 /// Fails unless `seen` is `wanted`, or slightly later.
 fn soon_after(what: &str, seen: Duration, wanted: Duration) -> CheckResult {
-    if seen + ms(20) >= wanted && seen <= wanted + SLACK {
-        Ok(())
-    } else {
-        Err(format!("{what}: found {seen:?}, expected {wanted:?}").into())
-    }
+    let soon = seen + ms(20) >= wanted && seen <= wanted + SLACK;
+    ensure!(soon, "{what}: found {seen:?}, expected {wanted:?}");
+    Ok(())
 }
 
 /// Checks the times of early replies: immediately, then a margin before the deadline, never beyond
@@ -96,30 +100,24 @@ pub fn early() -> CheckResult {
     // The first request occupies the slot; the second one is queued.
     submit(&client, &requests([1]))?;
     let plain = to_serve(&client)?;
-    same(
-        "without a timeout",
-        (plain.is_expired(), plain.left(), plain.estimate().is_zero()),
-        (false, None, false),
-    )?;
+    let shown = (plain.is_expired(), plain.left(), plain.estimate().is_zero());
+    same("without a timeout", shown, (false, None, false))?;
     submit(&client, &[waiting(2, ms(1500))])?;
     let first = early_reply(&client)?;
     soon_after("at once", begun.elapsed(), Duration::ZERO)?;
+    let reply = (first.cookie, first.header.flags);
     same(
-        "flags of the reply",
-        first.header.flags,
-        wire::EARLY_AT_ONCE,
+        "request and flags of the reply",
+        reply,
+        (2, wire::EARLY_AT_ONCE),
     )?;
-    same("request of the reply", first.cookie, 2)?;
     soon_after("its timeout", first.timeout(), ms(2000))?;
     // Margin and extension are one second each; the limit is six seconds.
     let mut told = first.timeout();
     for n in 1..=4 {
         let next = early_reply(&client)?;
-        println!(
-            "early reply {n}: {:?} left, {:?} in all",
-            told.saturating_sub(begun.elapsed()),
-            next.timeout()
-        );
+        let (left, all) = (told.saturating_sub(begun.elapsed()), next.timeout());
+        println!("early reply {n}: {left:?} left, {all:?} in all");
         soon_after("when", begun.elapsed(), told - ms(1000))?;
         same("reply flags", next.header.flags, 0)?;
         let wanted = (told + ms(1000)).min(ms(6000));
@@ -143,7 +141,7 @@ pub fn early() -> CheckResult {
     submit(&client, &[waiting(3, ms(8000)).elapsed(ms(1000))])?;
     let plain = to_serve(&client)?;
     same("in time", plain.is_expired(), false)?;
-    let left = plain.left().ok_or("no time left")?;
+    let left = plain.left().context("no time left")?;
     same("time left", left <= ms(7000) && left > ms(6000), true)?;
     complete(&client, 3)?;
     submit(&client, &[waiting(4, ms(1000)).elapsed(ms(1000))])?;
@@ -167,8 +165,12 @@ pub fn busy() -> CheckResult {
     }
     client.busy(&[(1, ms(5000)), (2, ms(5000))])?;
     let told = early_reply(&client)?;
-    same("reply flags", told.header.flags, wire::EARLY_BUSY)?;
-    same("request of the reply", told.cookie, 1)?;
+    let reply = (told.cookie, told.header.flags);
+    same(
+        "request and flags of the reply",
+        reply,
+        (1, wire::EARLY_BUSY),
+    )?;
     soon_after("its timeout", told.timeout(), ms(5000))?;
     // The client of the second request waits longer anyway; the lease of the third one expires
     // soon.
@@ -213,18 +215,13 @@ pub fn crowd() -> CheckResult {
     let (mut seen, mut least) = (0, timeout);
     let end = Instant::now() + Duration::from_secs(60);
     while seen < wanted {
-        if Instant::now() > end {
-            return Err(format!("{seen} early replies of {wanted}").into());
-        }
+        ensure!(Instant::now() <= end, "{seen} early replies of {wanted}");
         client.wait(false, Some(ms(100)))?;
-        let events = match client.events(256) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-            events => events?,
-        };
+        let events = events(&client, 256)?;
         let now = Instant::now();
         for event in events {
             let Event::Early(early) = event else {
-                return Err(format!("{event:?}").into());
+                bail!("{event:?}");
             };
             let (sent, deadline) = &mut deadlines[early.cookie as usize];
             least = least.min(deadline.saturating_duration_since(now));
@@ -233,10 +230,8 @@ pub fn crowd() -> CheckResult {
         }
     }
     let counts = counts(&client)?;
-    println!(
-        "{seen} early replies for {} requests; the latest was read {least:?} before its deadline",
-        deadlines.len()
-    );
+    let count = deadlines.len();
+    println!("{seen} early replies for {count} requests; the latest {least:?} before its deadline");
     same("none is late", counts[1..].to_vec(), vec![0; 3])?;
     same("none was near", least > ms(0), true)
 }
@@ -256,7 +251,7 @@ pub fn rate() -> CheckResult {
 
 /// Returns the largest estimate, the worst health, and the number of expired requests while `count`
 /// requests are served at `rate` per second.
-fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64), Box<dyn Error>> {
+fn rated(service: &str, rate: u32, count: u64) -> Outcome<(Duration, String, u64)> {
     let client = quick(service, 65, 600)?;
     set(service, "nrs_policies", "tbf")?;
     set(
@@ -272,14 +267,12 @@ fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64)
     let (mut slowest, mut health, mut served) = (Duration::ZERO, "healthy".to_string(), 0);
     let end = Instant::now() + Duration::from_secs(count / u64::from(rate)) + SOON;
     while served < count {
-        if Instant::now() > end {
-            return Err(format!("{served} of {count} were served").into());
-        }
+        ensure!(Instant::now() <= end, "{served} of {count} were served");
         if let Event::Released(released) = event(&client)? {
             slowest = slowest.max(released.estimate());
             complete(&client, released.cookie)?;
             served += 1;
-            let now = fs::read_to_string(format!("/sys/kernel/debug/nrs/{service}/health"))?;
+            let now = get(service, "health")?;
             let now = now.lines().next().unwrap_or("");
             if now != "healthy" {
                 health = now.to_string();
@@ -316,13 +309,12 @@ pub fn recovery() -> CheckResult {
         match event(&client)? {
             Event::Recovered(recovered) => break recovered,
             Event::Early(_) => {}
-            other => return Err(format!("{other:?}").into()),
+            other => bail!("{other:?}"),
         }
     };
-    let Recovered { clients, .. } = ended;
     same(
         "recovered clients",
-        (clients, ended.largest()),
+        (ended.clients, ended.largest()),
         (259, ms(4000)),
     )?;
     println!("recovered after {:?}", begun.elapsed());
@@ -377,11 +369,11 @@ pub fn hostile() -> CheckResult {
     same("nothing is lost", to_serve(&client)?.cookie, 2)?;
     complete(&client, 2)?;
     // All values of the time fields are accepted.
-    let (max, mut random) = (u64::from(u32::MAX), Random::new(7));
+    let (max, mut random) = (u64::from(u32::MAX), Random::with_seed(7));
     for cookie in 0..2000 {
-        let timeout = ms([0, 1, random.below(5000), max, random.below(max)][cookie as usize % 5]);
+        let timeout = ms([0, 1, random.u64(..5000), max, random.u64(..max)][cookie as usize % 5]);
         let elapsed =
-            ms([0, 0, random.below(3000), max, random.below(max), 1][cookie as usize % 6]);
+            ms([0, 0, random.u64(..3000), max, random.u64(..max), 1][cookie as usize % 6]);
         submit(&client, &[waiting(cookie, timeout).elapsed(elapsed)])?;
     }
     // Only statistics are read for a while. The number of early replies is bounded by the number of
@@ -390,7 +382,7 @@ pub fn hostile() -> CheckResult {
     thread::sleep(ms(2500));
     for n in 0..200_000 {
         let cookie = n % 2000;
-        let known = client.busy(&[(cookie, ms(1 + random.below(3_600_000)))]);
+        let known = client.busy(&[(cookie, ms(1 + random.u64(..3_600_000)))]);
         same("not read", known.is_err(), true)?;
     }
     let stats = client.stats()?;
@@ -420,11 +412,11 @@ pub fn hostile() -> CheckResult {
 }
 
 /// Returns the memory in slab caches of the kernel, KiB.
-fn slab() -> Result<u64, Box<dyn Error>> {
+fn slab() -> Outcome<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("Slab:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    Ok(number.ok_or("no Slab in /proc/meminfo")?)
+    number.context("no Slab in /proc/meminfo")
 }
 
 /// Checks that memory for events does not grow if a server never reads them.
@@ -444,10 +436,7 @@ pub fn silent() -> CheckResult {
     same("memory", last <= first + 2048, true)?;
     let mut served = 0;
     while served < ALL {
-        for event in client.events(256).or_else(|error| match error.kind() {
-            ErrorKind::WouldBlock => Ok(Vec::new()),
-            _ => Err(error),
-        })? {
+        for event in events(&client, 256)? {
             match event {
                 Event::Released(released) => {
                     same("expired", released.is_expired(), true)?;
@@ -455,7 +444,7 @@ pub fn silent() -> CheckResult {
                     served += 1;
                 }
                 Event::Recovered(_) => {}
-                Event::Early(early) => return Err(format!("{early:?}").into()),
+                Event::Early(early) => bail!("{early:?}"),
             }
         }
     }

@@ -184,7 +184,7 @@ impl Spec {
                 bytes: self.bytes,
                 object: number(&self.object),
                 offsets: self.offsets,
-                random: Random::new(index),
+                random: Random::with_seed(index),
                 start: self.start,
                 credits: u64::MAX,
                 request,
@@ -297,7 +297,7 @@ impl Player {
             Offsets::Sequential => (self.wanted - self.left - 1).wrapping_mul(self.bytes),
             Offsets::Random => {
                 let places = (EXTENT / self.bytes.max(1)).max(1);
-                self.random.below(places) * self.bytes
+                self.random.u64(..places) * self.bytes
             }
         }
     }

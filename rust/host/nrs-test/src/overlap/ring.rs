@@ -11,8 +11,7 @@ use std::{fs::File, io, mem, os::fd::AsRawFd, ptr};
 
 use libc::{c_long, c_ulong, iocb};
 
-/// Alignment of buffers, bytes.
-const ALIGN: usize = 4096;
+use crate::direct::{Buffer, ALIGN};
 
 /// Operations, and the flag for requests with a priority (linux/aio_abi.h).
 const PREAD: u16 = 0;
@@ -58,28 +57,6 @@ pub struct Ended {
     pub idx: usize,
     /// Number of bytes transferred.
     pub result: io::Result<usize>,
-}
-
-/// Buffer with the alignment required by direct I/O.
-pub struct Buffer {
-    memory: Vec<u8>,
-    start: usize,
-}
-
-impl Buffer {
-    /// Creates a buffer of `bytes` bytes.
-    pub fn new(bytes: usize) -> Self {
-        let memory = vec![0; bytes + ALIGN];
-        Self {
-            start: memory.as_ptr().align_offset(ALIGN),
-            memory,
-        }
-    }
-
-    /// Returns the first `bytes` bytes.
-    pub fn first(&mut self, bytes: usize) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + bytes]
-    }
 }
 
 /// Buffer, and whether its request is in flight.
@@ -257,19 +234,4 @@ impl Drop for Ring {
 pub fn act_as(uid: u32) {
     // SAFETY: No pointers.
     unsafe { libc::setfsuid(uid) };
-}
-
-/// Restricts this thread to CPU `cpu`.
-///
-/// # Errors
-///
-/// Errors of `sched_setaffinity`, such as `EINVAL`: the CPU does not exist.
-pub fn move_to(cpu: usize) -> io::Result<()> {
-    // SAFETY: All fields are numbers.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: The macro writes within the set, or panics.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: The kernel reads as many bytes as the set has.
-    let status = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) };
-    checked(status.into()).map(drop)
 }

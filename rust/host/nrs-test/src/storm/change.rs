@@ -15,7 +15,8 @@ use super::{
     words::{self, BUSY, GENTLE_DELAY},
     StormRun,
 };
-use crate::Outcome;
+use crate::{random::Draw, Outcome};
+use anyhow::bail;
 
 /// Directory of services in debugfs.
 pub const DEBUGFS: &str = "/sys/kernel/debug/nrs";
@@ -59,11 +60,11 @@ pub fn kind_of(file: &str) -> &'static str {
 pub fn run(run: &mut StormRun, service: &str, device: Option<&str>) -> Outcome<()> {
     let StormRun(until, random, tally) = run;
     let dir = PathBuf::from(DEBUGFS).join(service);
-    for (file, value) in GENTLE_DELAY {
+    for (file, value) in GENTLE_DELAY.lines().filter_map(|line| line.split_once(' ')) {
         // A lack of memory may be temporary.
         while let Err(error) = put(&dir.join(file), value.as_bytes()) {
             if error.raw_os_error() != Some(libc::ENOMEM) || !until.more() {
-                return Err(format!("{}: {error}", dir.join(file).display()).into());
+                bail!("{}: {error}", dir.join(file).display());
             }
         }
     }
@@ -76,7 +77,7 @@ pub fn run(run: &mut StormRun, service: &str, device: Option<&str>) -> Outcome<(
             if !file.ends_with("_reset") {
                 let kind = format!("read {}", kind_of(file));
                 let result = fs::read(&path);
-                tally.answer(&kind, &result, allowed::read(file), || file.to_owned());
+                tally.answer(&kind, &result, allowed::read(file), file);
             }
             continue;
         }
@@ -93,7 +94,7 @@ pub fn run(run: &mut StormRun, service: &str, device: Option<&str>) -> Outcome<(
         };
         let kind = format!("{way} {}", kind_of(file));
         let allowed = allowed::write(file, true);
-        tally.answer(&kind, &result, &allowed, || format!("{file} = {value}"));
+        tally.answer(&kind, &result, &allowed, format_args!("{file} = {value}"));
     }
     Ok(())
 }

@@ -20,7 +20,10 @@ use super::{
     tally::Tally,
     words, StormRun,
 };
-use crate::{random::Random, Outcome};
+use crate::{
+    random::{Draw, Random},
+    Outcome,
+};
 
 /// Directory of services and rules in configfs.
 const CONFIGFS: &str = "/sys/kernel/config/nrs";
@@ -31,12 +34,6 @@ fn list(dir: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     all.sort();
     all
-}
-
-/// Returns a random element of `all`.
-fn one(mut all: Vec<PathBuf>, random: &mut Random) -> Option<PathBuf> {
-    let at = random.index(all.len());
-    (at < all.len()).then(|| all.swap_remove(at))
 }
 
 fn name_of(path: &Path) -> String {
@@ -52,14 +49,14 @@ struct Part {
 
 impl Part {
     fn draw(random: &mut Random) -> Self {
-        let offset = match random.below(3) {
+        let offset = match random.u64(..3) {
             0 => 0,
-            1 => random.below(5000),
+            1 => random.u64(..5000),
             _ => random.odd_number() >> 1,
         };
-        let len = match random.below(3) {
-            0 => random.below(8),
-            1 => random.below(70_000),
+        let len = match random.u64(..3) {
+            0 => random.u64(..8),
+            1 => random.u64(..70_000),
             _ => 4096,
         };
         Self { offset, len }
@@ -91,10 +88,9 @@ impl Part {
 
 /// Reads or writes a control file of one of the services.
 fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
-    let services = list(Path::new(DEBUGFS));
-    let services = services.into_iter();
-    let services = services.filter(|dir| name_of(dir).starts_with(prefix));
-    let Some(dir) = one(services.collect(), random) else {
+    let mut services = list(Path::new(DEBUGFS));
+    services.retain(|dir| name_of(dir).starts_with(prefix));
+    let Some(dir) = random.choice(services) else {
         return;
     };
     // Services created in configfs are removed while their files are open.
@@ -104,7 +100,7 @@ fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
         allowed::GONE
     };
     if random.one_in(4) {
-        let Some(path) = one(list(&dir), random) else {
+        let Some(path) = random.choice(list(&dir)) else {
             return;
         };
         let file = name_of(&path);
@@ -115,11 +111,11 @@ fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
         if mode & 0o400 == 0 {
             all.extend([libc::EINVAL, libc::EACCES, libc::EPERM]);
         }
-        tally.answer("debugfs read", &result, &all, || file.clone());
+        tally.answer("debugfs read", &result, &all, file);
         return;
     }
     let file = if random.one_in(10) {
-        match one(list(&dir), random) {
+        match random.choice(list(&dir)) {
             Some(path) => name_of(&path),
             None => return,
         }
@@ -138,9 +134,8 @@ fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
         all.extend([libc::EINVAL, libc::EACCES, libc::EPERM]);
     }
     let kind = format!("debugfs write {}", kind_of(&file));
-    tally.answer(&kind, &result, &all, || {
-        format!("{file} = {}", String::from_utf8_lossy(&text))
-    });
+    let text = String::from_utf8_lossy(&text);
+    tally.answer(&kind, &result, &all, format_args!("{file} = {text}"));
 }
 
 /// Returns a name for a directory, which may be invalid but can be passed to mkdir.
@@ -172,38 +167,35 @@ fn directories(prefix: &str) -> Vec<PathBuf> {
 
 /// Creates or removes a directory, or reads or writes an attribute.
 fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
-    let number = random.below(3);
+    let number = random.u64(..3);
     let service = Path::new(CONFIGFS).join(format!("{prefix}{number}"));
-    match random.below(10) {
+    match random.u64(..10) {
         0 => {
             let result = fs::create_dir(&service);
-            let said = || name_of(&service);
-            tally.answer("configfs mkdir", &result, allowed::MKDIR, said);
+            tally.answer("configfs mkdir", &result, allowed::MKDIR, name_of(&service));
         }
         1 | 2 => {
-            let number = random.below(4);
+            let number = random.u64(..4);
             let rule = name(&format!("r{number}"), random);
             let path = service.join("rules").join(rule);
             let result = fs::create_dir(&path);
-            let said = || path.display().to_string();
-            tally.answer("configfs mkdir", &result, allowed::MKDIR, said);
+            tally.answer("configfs mkdir", &result, allowed::MKDIR, path.display());
         }
         3 => {
             // Deep directories first, because only empty directories can be removed.
             let all = directories(prefix);
-            let rest = all.len() - random.index(all.len().min(4));
+            let rest = all.len() - random.usize(..all.len().min(4));
             if let Some(path) = all.get(rest.saturating_sub(1)) {
                 let result = fs::remove_dir(path);
-                let said = || path.display().to_string();
-                tally.answer("configfs rmdir", &result, allowed::RMDIR, said);
+                tally.answer("configfs rmdir", &result, allowed::RMDIR, path.display());
             }
         }
         _ => {
-            let Some(dir) = one(directories(prefix), random) else {
-                return;
-            };
-            let attributes = list(&dir).into_iter().filter(|path| !path.is_dir());
-            let Some(path) = one(attributes.collect(), random) else {
+            let mut attributes = random
+                .choice(directories(prefix))
+                .map_or(vec![], |dir| list(&dir));
+            attributes.retain(|path| !path.is_dir());
+            let Some(path) = random.choice(attributes) else {
                 return;
             };
             if random.one_in(3) {
@@ -215,11 +207,22 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
                     // content.
                     all.push(libc::EFAULT);
                 }
-                let said = || path.display().to_string();
-                tally.answer("configfs read", &result, &all, said);
+                tally.answer("configfs read", &result, &all, path.display());
                 return;
             }
-            let mut text = attribute(&name_of(&path), random).into_bytes();
+            let name = name_of(&path);
+            let template = match &*name {
+                "cpts" => "<1-3>",
+                "slots" => "<1-200>",
+                "match" => "uid={1000}|jobid={a b}|uid={1}&gid={2}",
+                "head" => "reg|hp|all",
+                "enabled" | "realtime" | "borrow" => "0|1",
+                "rank" | "also" => "|r0|r1|r2|default",
+                "rate" => "100|20MiB/s|500iops",
+                "minrate" => "0|1|10",
+                _ => "idle",
+            };
+            let mut text = words::expand(template, false, random).into_bytes();
             if random.one_in(3) {
                 random.mutate(&mut text);
             }
@@ -233,27 +236,14 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
                 // configfs itself returns EFAULT before the attribute is called.
                 all.push(libc::EFAULT);
             }
-            tally.answer("configfs write", &result, &all, || {
-                format!("{} = {}", path.display(), String::from_utf8_lossy(&text))
-            });
+            let (path, text) = (path.display(), String::from_utf8_lossy(&text));
+            tally.answer(
+                "configfs write",
+                &result,
+                &all,
+                format_args!("{path} = {text}"),
+            );
         }
-    }
-}
-
-/// Returns a value for an attribute.
-fn attribute(name: &str, random: &mut Random) -> String {
-    match name {
-        "cpts" => random.within(1, 3).to_string(),
-        "slots" => random.within(1, 200).to_string(),
-        "match" => random
-            .pick(&["uid={1000}", "jobid={a b}", "uid={1}&gid={2}"])
-            .into(),
-        "head" => random.pick(&["reg", "hp", "all"]).into(),
-        "enabled" | "realtime" | "borrow" => random.below(2).to_string(),
-        "rank" | "also" => random.pick(&["", "r0", "r1", "r2", "default"]).into(),
-        "rate" => random.pick(&["100", "20MiB/s", "500iops"]).into(),
-        "minrate" => random.pick(&["0", "1", "10"]).into(),
-        _ => "idle".into(),
     }
 }
 
@@ -269,7 +259,7 @@ pub fn run(run: &mut StormRun, prefix: &str) -> Outcome<()> {
             let result = put(&policies, b"fifo");
             let allowed = [libc::EAGAIN, libc::ENOMEM];
             let kind = format!("debugfs write {}", kind_of("nrs_policies"));
-            tally.answer(&kind, &result, &allowed, || "fifo".into());
+            tally.answer(&kind, &result, &allowed, "fifo");
         }
         if random.one_in(3) {
             configfs(prefix, random, tally);

@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::{allowed, words, StormRun};
-use crate::{random::Random, Outcome};
+use crate::{
+    random::{Draw, Random},
+    Outcome,
+};
 
 /// Errno if `dmsetup` did not report an answer of the kernel, because it refused the arguments
 /// itself.
@@ -34,12 +37,8 @@ fn dmsetup<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
     }
     let text = String::from_utf8_lossy(&output.stderr);
     // A lack of memory during the start or dynamic linking of the program kills it.
-    let errno = allowed::of_text(&text)
-        .or_else(|| {
-            text.contains("annot allocate memory")
-                .then_some(libc::ENOMEM)
-        })
-        .or_else(|| output.status.signal().map(|_| libc::ENOMEM));
+    let killed = output.status.signal().is_some() || text.contains("annot allocate memory");
+    let errno = allowed::of_text(&text).or(killed.then_some(libc::ENOMEM));
     Err(errno.map_or_else(
         || io::Error::other(text.into_owned()),
         io::Error::from_raw_os_error,
@@ -69,21 +68,15 @@ fn cleaned(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 
 /// Returns a table line for a device of 1 MiB.
 fn table(lower: &str, service: &str, random: &mut Random) -> String {
-    let words: Vec<&str> = (0..random.below(4))
-        .flat_map(|_| match random.below(7) {
-            0 => ["nid", "10.0.0.7@tcp"],
-            1 => ["jobid", "job.7"],
-            2 => ["jobid_name", "%e.%u.%g.%p.%h.%H.%j.%%"],
-            3 => ["size", "16"],
-            4 => ["opportunity", "off"],
-            5 => ["stream", "cgroup"],
-            _ => ["nid", "[1-3]@gni"],
-        })
+    const OPTIONS: &str = "nid 10.0.0.7@tcp|jobid job.7|jobid_name %e.%u.%g.%p.%h.%H.%j.%%|\
+        size 16|opportunity off|stream cgroup|nid [1-3]@gni";
+    let count = random.u8(..4);
+    let options: Vec<_> = (0..count)
+        .map(|_| words::expand(OPTIONS, false, random))
         .collect();
-    let count = words.len();
-    let offset = random.within(0, 64) * 8;
-    let words = words.join(" ");
-    format!("0 2048 nrs {lower} {offset} {service} {count} {words}")
+    let (count, options) = (2 * options.len(), options.join(" "));
+    let offset = random.u64(0..=64) * 8;
+    format!("0 2048 nrs {lower} {offset} {service} {count} {options}")
 }
 
 /// Sends messages to `device` until the end, and creates devices with this name prefix on `lower`.
@@ -102,19 +95,17 @@ pub fn run(run: &mut StormRun, device: &str, lower: &str, service: &str) -> Outc
             let words = ["create", &wrong, "--table"].map(str::as_bytes);
             let result = dmsetup(options.into_iter().chain(words).chain([&line[..]]));
             let allowed = [allowed::TABLE, &[UNSAID]].concat();
-            tally.answer("table", &result, &allowed, || {
-                String::from_utf8_lossy(&line).into_owned()
-            });
+            tally.answer("table", &result, &allowed, String::from_utf8_lossy(&line));
             // Also removes devices without a table, or with a wrong one.
             let words = ["remove", "--retry", &wrong].map(str::as_bytes);
             let result = dmsetup(options.into_iter().chain(words));
             let allowed = [libc::ENXIO, libc::ENOMEM, libc::EBUSY];
-            tally.answer("remove", &result, &allowed, || wrong.clone());
+            tally.answer("remove", &result, &allowed, &wrong);
             continue;
         }
         let file = random.pick(&written);
         let value = words::value(file, false, random).replace('\n', ";");
-        let words = match random.below(12) {
+        let words = match random.u64(..12) {
             0 => vec!["drain"],
             1 => vec!["service", file],
             2 => vec!["timeouts"],
@@ -123,7 +114,7 @@ pub fn run(run: &mut StormRun, device: &str, lower: &str, service: &str) -> Outc
         let mut words: Vec<Vec<u8>> = words.iter().map(|word| (*word).into()).collect();
         let mutated = random.one_in(2);
         if mutated {
-            let at = random.index(words.len());
+            let at = random.usize(..words.len());
             random.mutate(&mut words[at]);
         }
         let words = cleaned(words);
@@ -134,9 +125,8 @@ pub fn run(run: &mut StormRun, device: &str, lower: &str, service: &str) -> Outc
             all.extend_from_slice(allowed::MESSAGE);
             all.push(UNSAID);
         }
-        tally.answer("message", &result, &all, || {
-            String::from_utf8_lossy(&words.join(&b' ')).into_owned()
-        });
+        let text = words.join(&b' ');
+        tally.answer("message", &result, &all, String::from_utf8_lossy(&text));
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ impl Tally {
         kind: &str,
         result: &io::Result<T>,
         allowed: &[i32],
-        what: impl FnOnce() -> String,
+        what: impl Display,
     ) {
         let errno = match result {
             Ok(_) => 0,
@@ -51,16 +51,13 @@ impl Tally {
         };
         self.count(kind, errno);
         if errno != 0 && !allowed.contains(&errno) {
-            self.finding(format!("{kind}: {}: {}", allowed::name(errno), what()));
+            self.finding(format!("{kind}: {}: {}", allowed::name(errno), what));
         }
     }
 
     /// Counts a call of `kind` that ended with `errno`; 0 is success.
     pub fn count(&mut self, kind: &str, errno: i32) {
-        match self.counts.get_mut(&(kind.to_owned(), errno)) {
-            Some(count) => *count += 1,
-            None => drop(self.counts.insert((kind.to_owned(), errno), 1)),
-        }
+        *self.counts.entry((kind.to_owned(), errno)).or_default() += 1;
         if self.put.elapsed() > Duration::from_millis(500) {
             self.put();
         }
@@ -126,10 +123,10 @@ mod tests {
     fn what_is_not_allowed_is_found() {
         let mut tally = Tally::new(None);
         let refused = |errno| Err::<(), _>(io::Error::from_raw_os_error(errno));
-        tally.answer("write x", &Ok(()), &[], String::new);
-        tally.answer("write x", &refused(22), &[22], String::new);
+        tally.answer("write x", &Ok(()), &[], "");
+        tally.answer("write x", &refused(22), &[22], "");
         assert_eq!(tally.findings(), 0);
-        tally.answer("write x", &refused(5), &[22], || "text\n".into());
+        tally.answer("write x", &refused(5), &[22], "text\n");
         let mut all = Tally::new(None);
         all.count("write x", 0);
         all.merge(tally);

@@ -11,8 +11,13 @@ use std::{
     rc::Rc,
 };
 
+use anyhow::{bail, ensure, Context as _};
+
 use super::StormRun;
-use crate::{random::Random, Outcome};
+use crate::{
+    random::{Draw, Random},
+    Outcome,
+};
 
 /// Maximum number of names at a time.
 const NAMES: usize = 300;
@@ -25,12 +30,8 @@ struct Content {
 
 impl Content {
     fn bytes(&self) -> Vec<u8> {
-        let mut random = Random::new(self.seed);
-        let mut bytes = Vec::with_capacity(self.len + 8);
-        while bytes.len() < self.len {
-            bytes.extend(random.next().to_le_bytes());
-        }
-        bytes.truncate(self.len);
+        let mut bytes = vec![0; self.len];
+        Random::with_seed(self.seed).fill(&mut bytes);
         bytes
     }
 }
@@ -47,13 +48,12 @@ impl Model {
     /// Returns a name that does not exist.
     fn fresh(&mut self, random: &mut Random) -> String {
         self.next += 1;
-        format!("{}/f{}", random.below(8), self.next)
+        format!("{}/f{}", random.u64(..8), self.next)
     }
 
     /// Returns the name of a random file, if a file exists.
     fn any(&self, random: &mut Random) -> Option<String> {
-        let at = random.index(self.names.len());
-        self.names.keys().nth(at).cloned()
+        random.choice(self.names.keys()).cloned()
     }
 }
 
@@ -69,14 +69,14 @@ fn expect(same: bool, what: impl FnOnce() -> String) -> io::Result<()> {
 /// error without an errno.
 fn step(dir: &Path, model: &mut Model, random: &mut Random) -> (&'static str, io::Result<()>) {
     let full = model.names.len() >= NAMES;
-    let choice = if full { 8 } else { random.below(9) };
+    let choice = if full { 8 } else { random.u64(..9) };
     let new = model.fresh(random);
     let to = dir.join(&new);
     let Some(name) = model.any(random).filter(|_| choice > 2) else {
         let most = if random.one_in(10) { 100_000 } else { 6000 };
         let content = Content {
-            seed: random.next(),
-            len: random.index(most),
+            seed: random.u64(..),
+            len: random.usize(..most),
         };
         let result = fs::write(to, content.bytes());
         if result.is_ok() {
@@ -134,21 +134,16 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
     for part in 0..8 {
         for entry in fs::read_dir(dir.join(part.to_string()))? {
             let name = format!("{part}/{}", entry?.file_name().to_string_lossy());
-            let content = model
-                .names
-                .get(&name)
-                .ok_or_else(|| format!("unexpected file {name}"))?;
-            if fs::read(dir.join(&name))? != content.bytes() {
-                return Err(format!("{name}: wrong content at the end").into());
-            }
+            let content = model.names.get(&name);
+            let content = content.with_context(|| format!("unexpected file {name}"))?;
+            let same = fs::read(dir.join(&name))? == content.bytes();
+            ensure!(same, "{name}: wrong content at the end");
             seen += 1;
         }
     }
-    if seen == model.names.len() as u64 {
-        Ok(seen)
-    } else {
-        Err(format!("{seen} names exist, expected {}", model.names.len()).into())
-    }
+    let expected = model.names.len() as u64;
+    ensure!(seen == expected, "{seen} names exist, expected {expected}");
+    Ok(seen)
 }
 
 /// Runs the load in `dir`, which is created and removed, until the end.
@@ -160,12 +155,14 @@ pub fn run(run: &mut StormRun, dir: &Path) -> Outcome<()> {
     }
     while until.more() {
         let (kind, result) = step(dir, &mut model, random);
-        let text = result.as_ref().err().map(ToString::to_string);
-        tally.answer(&format!("tree {kind}"), &result, &[], || {
-            text.unwrap_or_default()
-        });
+        let text = result
+            .as_ref()
+            .err()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        tally.answer(&format!("tree {kind}"), &result, &[], text);
         if matches!(&result, Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem) {
-            return Err("the file system is read-only".into());
+            bail!("the file system is read-only");
         }
     }
     match compare(dir, &model) {
@@ -186,7 +183,7 @@ mod tests {
         for part in 0..8 {
             fs::create_dir_all(dir.join(part.to_string())).unwrap();
         }
-        let (mut model, mut random) = (Model::default(), Random::new(5));
+        let (mut model, mut random) = (Model::default(), Random::with_seed(5));
         for _ in 0..400 {
             let (kind, result) = step(&dir, &mut model, &mut random);
             assert!(result.is_ok(), "{kind}: {result:?}");

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Values for parameters: numbers, words and heads come from the schema, rules and plans from this
-//! file.
+//! Values for parameters: numbers, words and heads come from the schema, other texts from a
+//! grammar.
 //!
 //! *Gentle* values keep a load running, if slowly; other values may stop it. `delay` is gentle with
 //! the times in [`GENTLE_DELAY`], because its defaults are minutes.
 
 use nrs_sched::{
     parameters::{self, Parameter},
-    policy::Kind,
+    policy::{
+        fairshare::mode::{Level, Mode},
+        Kind,
+    },
 };
 
-use crate::random::Random;
+use crate::random::{Draw, Random};
 
 /// Returns the names of all writable parameters.
 pub fn written() -> Vec<&'static str> {
@@ -32,12 +35,8 @@ pub const BUSY: &[&str] = &[
     "nrs_pop",
 ];
 
-/// Parameter values that make `delay` gentle.
-pub const GENTLE_DELAY: &[(&str, &str)] = &[
-    ("nrs_delay_min", "0"),
-    ("nrs_delay_max", "1"),
-    ("nrs_delay_pct", "5"),
-];
+/// Lines of `config` with the values that make `delay` gentle.
+pub const GENTLE_DELAY: &str = "nrs_delay_min 0\nnrs_delay_max 1\nnrs_delay_pct 5\n";
 
 /// Limits of gentle numbers where the schema's limits are wider. `delay` delays one of ten requests
 /// by a second.
@@ -56,75 +55,103 @@ const GENTLE: [(&str, u64, u64); 12] = [
     ("stall_ms", 100, 2000),
 ];
 
-const FIELDS: &[&str] = &[
-    "uid",
-    "gid",
-    "jobid",
-    "opcode",
-    "nid",
-    "projid",
-    "uid+gid",
-    "jobid+uid",
-    "uid+opcode",
-];
-const CLASSES: &[&str] = &["first_come", "fair_share", "low_share", "mover"];
+/// Templates of texts, by the name of a parameter or of a part; see [`expand`]. Each `$` of a text
+/// is the same rate.
+const GRAMMAR: &str = "
+high_priority_sources: none|realtime|meta prio|realtime meta prio
+head: ||| reg| hp
+fields: uid|gid|jobid|opcode|nid|projid|uid+gid|jobid+uid|uid+opcode
+nrs_fairshare_weights: clear|<weights>|<weights>|<weights>|<weights>|<weights>|<weights>
+weights: <weight>|<weight>,<weight>|<weight>,<weight>,<weight>|<weight>,<weight>,<weight>,<weight>
+weight: <entity>:<1-10000>|<entity>:<1-10000>|<entity>:<1-10000>|-<entity>
+entity: uid:<1000-1005>|gid:<0-5>|jobid:fio.<1000-1005>|jobid:job.*
+nrs_tbf_rule: <stop>|<stop>|<change>|<change>|<change>|<start>|<start>|<start>
+stop: <one_head>stop <rule>
+change: <one_head>change <rule> rate=$|<one_head>change <rule> rank=<rank>|change default rate=$
+start: <one_head>start <rule> <conditions> rate=$<setting>
+setting: | realtime=1| borrow=1| minrate=$| also=<rule>| rank=<rule>
+one_head: reg |hp ||
+rank: default|<rule>|<rule>
+rule: r<0-11>
+conditions: <condition>|<condition><and><condition>|<condition><and><condition><and><condition>
+and: &|,
+condition: uid={<uids>}|uid={<uids>}|gid={<0-5>}|jobid={<jobs>}|opcode={<opcodes>}|nid={<nids>}
+uids: <1000-1005>|<0-2> <1000-1005>
+jobs: fio.*|git.* tar.0 sqlite3.0|*.0
+opcodes: ost_write|ost_read ost_write
+nids: 10.0.[0-9,12].*@tcp
+rate: <1-100>MiB/s|<1-100>MB/s|<1-20000>iops|<1-20000>
+gentle_rate: <8-100>MiB/s|<8-100>MB/s|<200-20000>iops|<200-20000>
+class: first_come|fair_share|low_share|mover
+";
 
-/// Returns a value that the parameter `file` accepts.
-pub fn value(file: &str, gentle: bool, random: &mut Random) -> String {
-    match file {
+/// Returns one of the alternatives of `template`, which are separated by `|`, with a number for
+/// each `<LOW-HIGH>` and a value or part for each `<NAME>`. A repeated alternative is more likely.
+pub fn expand(template: &str, gentle: bool, random: &mut Random) -> String {
+    let alternatives: Vec<&str> = template.split('|').collect();
+    let mut text = String::new();
+    for (index, piece) in random.pick(&alternatives).split(['<', '>']).enumerate() {
+        let limits = piece.split_once('-').and_then(|(low, high)| {
+            let limits: (u64, u64) = (low.parse().ok()?, high.parse().ok()?);
+            Some(limits)
+        });
+        text += &match limits {
+            // Every second piece was in brackets.
+            _ if index % 2 == 0 => piece.to_owned(),
+            Some((low, high)) => random.u64(low..=high).to_string(),
+            None => value(piece, gentle, random),
+        };
+    }
+    text
+}
+
+/// Returns a value that the parameter `name` accepts, or a part of a text.
+pub fn value(name: &str, gentle: bool, random: &mut Random) -> String {
+    let mut lines = GRAMMAR.lines();
+    if let Some(template) = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")) {
+        let rate = if gentle { "gentle_rate" } else { "rate" };
+        let text = expand(template, gentle, random);
+        return match text.contains('$') && name.starts_with("nrs_") {
+            true => text.replace('$', &value(rate, gentle, random)),
+            false => text,
+        };
+    }
+    match name {
         "nrs_policies" => policy(random),
         "nrs_fairshare_mode" => mode(random),
-        "nrs_fairshare_weights" => weights(random),
-        "nrs_tbf_rule" => rule(gentle, random),
         "nrs_qbm_config" => plan(gentle, random),
-        "config" => config(random),
-        "high_priority_sources" => random
-            .pick(&["none", "realtime", "meta prio", "realtime meta prio"])
-            .to_owned(),
-        _ => match parameters::named(file).filter(|parameter| parameter.value.is_some()) {
+        "config" => {
+            let policy = "slots <1-64>\nnrs_policies <nrs_policies>\n";
+            let weights = "nrs_fairshare_weights <nrs_fairshare_weights>\n";
+            expand(&format!("{GENTLE_DELAY}{policy}{weights}"), gentle, random)
+        }
+        _ => match parameters::named(name).filter(|parameter| parameter.value.is_some()) {
             Some(parameter) => stored(parameter, gentle, random),
-            None => random.pick(&["1", "x", "reset all"]).to_owned(),
+            None => expand("1|x|reset all", gentle, random),
         },
     }
 }
 
-/// Returns the text of a whole service, with any policy.
-fn config(random: &mut Random) -> String {
-    let line = |(name, value): &(&str, &str)| format!("{name} {value}\n");
-    let delay: String = GENTLE_DELAY.iter().map(line).collect();
-    let (slots, policy) = (random.within(1, 64), policy(random));
-    let weights = weights(random);
-    format!("{delay}slots {slots}\nnrs_policies {policy}\nnrs_fairshare_weights {weights}\n")
-}
-
 /// Returns a number or a word, for both heads or for one.
 fn stored(parameter: &Parameter, gentle: bool, random: &mut Random) -> String {
-    let value = match range(parameter) {
-        Some((low, high)) => {
-            let own = GENTLE
-                .iter()
-                .find(|(name, ..)| gentle && *name == parameter.name());
-            let (low, high) = own.map_or((low, high), |(_, low, high)| (*low, *high));
-            random.within(low, high).to_string()
-        }
+    let own = GENTLE.iter();
+    let own = own.filter(|(name, ..)| gentle && *name == parameter.name());
+    let own = own.map(|(_, low, high)| (*low, *high)).next();
+    let value = match own.or_else(|| range(parameter)) {
+        Some((low, high)) => random.u64(low..=high).to_string(),
         // `one, two or three`
-        None => {
-            let words: Vec<&str> = parameter
-                .takes
-                .split(", ")
-                .flat_map(|part| part.split(" or "))
-                .collect();
-            random.pick(&words).to_owned()
-        }
+        None => expand(
+            &parameter.takes.replace(", ", "|").replace(" or ", "|"),
+            gentle,
+            random,
+        ),
     };
     // The names of heads are those of the displayed default: `reg_quantum:8`.
     let mut shown = String::new();
-    let head = parameter
-        .write_default(&mut shown)
-        .ok()
-        .and_then(|()| shown.split_once(':'));
+    let head = parameter.write_default(&mut shown).ok();
+    let head = head.and_then(|()| shown.split_once(':'));
     match head.map(|(head, _)| head.trim_start_matches("reg_")) {
-        Some(name) if parameter.heads => match random.below(4) {
+        Some(name) if parameter.heads => match random.u8(..4) {
             0 => format!("reg_{name}:{value}"),
             1 => format!("hp_{name}:{value}"),
             2 => format!("hp_{name}:{value} reg_{name}:{value}"),
@@ -143,146 +170,53 @@ fn range(parameter: &Parameter) -> Option<(u64, u64)> {
 }
 
 fn policy(random: &mut Random) -> String {
-    let head = random.pick(&["", "", "", " reg", " hp"]);
-    let name = Kind::ALL[random.index(Kind::ALL.len())].name();
+    let name = Kind::ALL[random.usize(..Kind::ALL.len())].name();
     let argument = match name {
-        "tbf" if !random.one_in(4) => format!(" {}", random.pick(FIELDS)),
-        "fairshare" if !random.one_in(4) => format!(" {}", mode(random)),
-        _ => String::new(),
+        "tbf" if !random.one_in(4) => " <fields>",
+        "fairshare" if !random.one_in(4) => " <nrs_fairshare_mode>",
+        _ => "",
     };
-    format!("{name}{head}{argument}")
+    expand(&format!("{name}<head>{argument}"), false, random)
 }
 
 fn mode(random: &mut Random) -> String {
-    let mut levels = vec![
-        "gid", "uid", "jobid", "projid", "nid", "nodemap", "cgroup", "size",
-    ];
-    let mut chosen = Vec::new();
-    for _ in 0..random.within(1, 3) {
-        let level = levels.remove(random.index(levels.len()));
-        chosen.push(level);
-        // Both name jobs.
-        if matches!(level, "jobid" | "size") {
-            levels.retain(|other| !matches!(*other, "jobid" | "size"));
+    let mut levels = Level::ALL.map(Level::name);
+    loop {
+        random.shuffle(&mut levels);
+        let mode = format!("{}_fair", levels[..random.usize(1..=3)].join("_then_"));
+        // Not with both names of jobs.
+        if Mode::parse(&mode).is_ok() {
+            return mode;
         }
     }
-    format!("{}_fair", chosen.join("_then_"))
-}
-
-fn weights(random: &mut Random) -> String {
-    if random.one_in(12) {
-        return "clear".into();
-    }
-    let items: Vec<String> = (0..random.within(1, 4))
-        .map(|_| {
-            let (field, value) = match random.below(4) {
-                0 => ("uid", random.within(1000, 1005).to_string()),
-                1 => ("gid", random.below(6).to_string()),
-                2 => ("jobid", format!("fio.{}", random.within(1000, 1005))),
-                _ => ("jobid", "job.*".to_owned()),
-            };
-            match random.one_in(4) {
-                true => format!("-{field}:{value}"),
-                false => format!("{field}:{value}:{}", random.within(1, 10_000)),
-            }
-        })
-        .collect();
-    items.join(",")
-}
-
-/// Returns one of twelve rule names, so that calls conflict.
-fn rule_name(random: &mut Random) -> String {
-    format!("r{}", random.below(12))
-}
-
-fn rule(gentle: bool, random: &mut Random) -> String {
-    let head = random.pick(&["", "", "reg ", "hp "]);
-    let (name, other) = (rule_name(random), rule_name(random));
-    let rate = rate(gentle, random);
-    match random.below(8) {
-        0 | 1 => format!("{head}stop {name}"),
-        2 => format!("{head}change {name} rate={rate}"),
-        3 if random.one_in(3) => format!("{head}change {name} rank=default"),
-        3 => format!("{head}change {name} rank={other}"),
-        4 => format!("change default rate={rate}"),
-        _ => {
-            let more = match random.below(6) {
-                0 => " realtime=1",
-                1 => " borrow=1",
-                2 => &format!(" minrate={rate}"),
-                3 => &format!(" also={other}"),
-                4 => &format!(" rank={other}"),
-                _ => "",
-            };
-            format!(
-                "{head}start {name} {} rate={rate}{more}",
-                conditions(random)
-            )
-        }
-    }
-}
-
-fn rate(gentle: bool, random: &mut Random) -> String {
-    let (bytes, requests) = if gentle { (8, 200) } else { (1, 1) };
-    match random.below(4) {
-        0 => format!("{}MiB/s", random.within(bytes, 100)),
-        1 => format!("{}MB/s", random.within(bytes, 100)),
-        2 => format!("{}iops", random.within(requests, 20_000)),
-        _ => random.within(requests, 20_000).to_string(),
-    }
-}
-
-fn conditions(random: &mut Random) -> String {
-    let one = |random: &mut Random| match random.below(6) {
-        0 => format!("uid={{{}}}", random.within(1000, 1005)),
-        1 => format!("uid={{{} {}}}", random.below(3), random.within(1000, 1005)),
-        2 => format!("gid={{{}}}", random.below(6)),
-        3 => random
-            .pick(&[
-                "jobid={fio.*}",
-                "jobid={git.* tar.0 sqlite3.0}",
-                "jobid={*.0}",
-            ])
-            .into(),
-        4 => random
-            .pick(&["opcode={ost_write}", "opcode={ost_read ost_write}"])
-            .into(),
-        _ => "nid={10.0.[0-9,12].*@tcp}".to_owned(),
-    };
-    let mut text = one(random);
-    for _ in 0..random.below(3) {
-        text += random.pick(&["&", ","]);
-        text += &one(random);
-    }
-    text
 }
 
 fn plan(gentle: bool, random: &mut Random) -> String {
     if random.one_in(6) {
         return "by uid\n".into();
     }
-    let capacity = random.within(if gentle { 100 } else { 1 }, 1000);
-    let mover = random.one_in(4);
+    let capacity = random.u64(if gentle { 100 } else { 1 }..=1000);
     let by = random.pick(&["uid", "uid", "uid", "jobid", "device"]);
-    let mut text = format!("by {by}\n");
-    if random.one_in(3) {
-        let period = random.within(1, 100);
-        text += &format!("tune period={period}ms fast=500ms slow=2s headroom=5%\n");
-    }
-    text += &format!("group all capacity={capacity}MB/s");
-    if mover {
-        text += " strategy=mover";
-    }
-    text += &format!("\ndefault class={} min=1MB/s\n", random.pick(CLASSES));
-    for user in 0..random.below(6) {
+    let (strategy, class) = match random.one_in(4) {
+        true => (" strategy=mover", "mover"),
+        false => ("", "<class>"),
+    };
+    let tune = "||tune period=<1-100>ms fast=500ms slow=2s headroom=5%\n";
+    let mut text = format!("by {by}\n{}", expand(tune, gentle, random));
+    let rest = "default class=<class> min=1MB/s\n";
+    text += &expand(
+        &format!("group all capacity={capacity}MB/s{strategy}\n{rest}"),
+        gentle,
+        random,
+    );
+    for user in 0..random.u64(..6) {
         let name = match by {
             "uid" => (1000 + user).to_string(),
             "jobid" => format!("fio.{}*", 1000 + user),
             _ => format!("d{user}*"),
         };
-        let class = if mover { "mover" } else { random.pick(CLASSES) };
-        let least = random.within(1, capacity);
-        text += &format!("client {name} class={class} min={least}MB/s\n");
+        let client = format!("client {name} class={class} min=<1-{capacity}>MB/s\n");
+        text += &expand(&client, gentle, random);
     }
     text
 }
@@ -295,7 +229,7 @@ mod tests {
     /// values contradict it.
     #[test]
     fn every_parameter_has_values_that_it_takes() {
-        let mut random = Random::new(3);
+        let mut random = Random::with_seed(3);
         for file in written() {
             let parameter = parameters::named(file).unwrap();
             for gentle in [false, true] {

@@ -20,7 +20,7 @@ use clap::Subcommand;
 use rustix::thread::{sched_setaffinity, CpuSet};
 
 use crate::{
-    direct::{self, Buffer},
+    direct::{self, Buffer, ALIGN},
     latency::Latency,
     random::{Draw, Random},
     Outcome,
@@ -110,30 +110,11 @@ struct Probe {
 /// Number of bytes that are filled or compared at a time.
 const PART: usize = 1 << 20;
 
-/// Request in flight.
-struct OverlapRequest {
-    number: u64,
-    range: Range,
-    high: bool,
-    since: Instant,
-    /// Expected tags of a read; empty for a write.
-    expected: Vec<u64>,
-    /// Indices and numbers of the requests in flight that this request must not overtake.
-    before: Vec<(usize, u64)>,
-}
-
-/// Request that completed without an error.
-struct EndedRequest {
-    number: u64,
-    high: bool,
-}
-
 /// Run of the test.
 struct OverlapRun {
     ring: Ring,
-    devices: usize,
     record: Record,
-    ways: Vec<Option<OverlapRequest>>,
+    free: Vec<Buffer>,
     submitted: u64,
     writes: u64,
     failed: u64,
@@ -146,16 +127,15 @@ struct OverlapRun {
 
 impl OverlapRun {
     /// Opens the devices and writes tag 0 to the blocks of `record`.
-    fn new(devices: &[PathBuf], ways: usize, record: Record, bytes: usize) -> Outcome<Self> {
-        let files: Vec<File> = devices
-            .iter()
-            .map(direct::open)
-            .collect::<io::Result<_>>()?;
+    fn new(devices: &[PathBuf], depth: usize, record: Record, bytes: usize) -> Outcome<Self> {
+        if bytes % ALIGN != 0 {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
+        }
+        let files: io::Result<Vec<File>> = devices.iter().map(direct::open).collect();
         let mut run = Self {
-            ring: Ring::new(files, ways, bytes)?,
-            devices: devices.len(),
+            ring: Ring::new(files?, depth)?,
             record,
-            ways: (0..ways).map(|_| None).collect(),
+            free: (0..depth).map(|_| Buffer::new(bytes)).collect(),
             submitted: 0,
             writes: 0,
             failed: 0,
@@ -178,92 +158,77 @@ impl OverlapRun {
             let offset = (first * BLOCK) as u64;
             if write {
                 self.record.clear(data, first);
-                self.ring.file().write_all_at(data, offset)?;
+                self.ring.files()[0].write_all_at(data, offset)?;
                 continue;
             }
-            self.ring.file().read_exact_at(data, offset)?;
+            self.ring.files()[0].read_exact_at(data, offset)?;
             let expected = self.record.expect(&Range::new(first, count, false));
             wrong.add(self.record.compare(first, data, &expected));
         }
         Ok(wrong)
     }
 
-    /// Submits requests in this order; there must be enough free entries of the ring.
-    fn submit(&mut self, wanted: &[(Range, bool)]) -> io::Result<()> {
-        let free: Vec<usize> = self.ring.free().take(wanted.len()).collect();
-        let mut requests = Vec::new();
-        for ((range, high), &idx) in wanted.iter().zip(&free) {
-            let before = self.conflicts(range);
-            let expected = if range.writes {
-                self.record.write(range, self.ring.buffer(idx));
-                self.writes += 1;
-                Vec::new()
-            } else {
-                self.record.expect(range)
-            };
-            requests.push(Request {
-                device: self.submitted as usize % self.devices,
-                idx,
-                writes: range.writes,
-                high: *high,
-                offset: (range.first * BLOCK) as u64,
-                bytes: range.count * BLOCK,
-            });
+    /// Submits requests in this order; there must be enough free buffers.
+    fn submit(&mut self, wanted: Vec<(Range, bool)>) -> io::Result<()> {
+        let mut requests: Vec<Request> = Vec::new();
+        let buffers = self.free.split_off(self.free.len() - wanted.len());
+        for ((range, high), mut buffer) in wanted.into_iter().zip(buffers) {
+            let others = self.ring.requests().values().chain(&requests);
+            let before = others.filter(|other| other.range.conflicts(&range));
+            let before = before.map(|other| other.number).collect();
+            let mut expected = Vec::new();
+            match range.writes {
+                true => self.record.write(&range, buffer.first(range.bytes())),
+                false => expected = self.record.expect(&range),
+            }
+            self.writes += u64::from(range.writes);
+            let device = self.submitted as usize % self.ring.files().len();
             self.submitted += 1;
-            self.ways[idx] = Some(OverlapRequest {
+            requests.push(Request {
                 number: self.submitted,
-                range: range.clone(),
-                high: *high,
+                device,
+                range,
+                high,
                 since: Instant::now(),
                 expected,
                 before,
+                buffer,
+                result: None,
             });
         }
-        self.ring.submit(&requests)
+        self.ring.submit(requests)
     }
 
-    /// Returns the requests in flight that a request to `range` must not overtake.
-    fn conflicts(&self, range: &Range) -> Vec<(usize, u64)> {
-        let ways = self.ways.iter().enumerate();
-        ways.filter_map(|(idx, way)| {
-            let way = way.as_ref().filter(|way| way.range.conflicts(range))?;
-            Some((idx, way.number))
-        })
-        .collect()
-    }
-
-    /// Waits for the completion of at least `least` requests, 0 or 1; returns the completed
-    /// requests.
-    fn reap(&mut self, least: usize) -> io::Result<Vec<EndedRequest>> {
+    /// Waits for the completion of at least `least` requests, 0 or 1; returns the number and the
+    /// priority of those that completed without an error.
+    fn reap(&mut self, least: usize) -> io::Result<Vec<(u64, bool)>> {
         let mut done = Vec::new();
-        for ended in self.ring.reap(least)? {
-            let Some(way) = self.ways[ended.idx].take() else {
+        for number in self.ring.reap(least)? {
+            let Some(mut request) = self.ring.take(number) else {
                 continue;
             };
-            let on_way = |(idx, number): &&(usize, u64)| {
-                let way = self.ways[*idx].as_ref();
-                way.is_some_and(|way| way.number == *number)
-            };
-            if way.before.iter().any(|before| on_way(&before)) {
-                self.overtaken += 1;
+            let (range, in_flight) = (&request.range, self.ring.requests());
+            let overtakes = request
+                .before
+                .iter()
+                .any(|before| in_flight.contains_key(before));
+            self.overtaken += u64::from(overtakes);
+            self.latency[usize::from(request.high)].add(request.since.elapsed());
+            match request.result {
+                Some(Ok(count)) if count == range.bytes() => {
+                    // A write has no expected blocks.
+                    let data = request.buffer.first(count);
+                    let seen = self.record.compare(range.first, data, &request.expected);
+                    self.wrong.add(seen);
+                    self.wrong_reads += u64::from(seen.sum() > 0);
+                    done.push((number, request.high));
+                }
+                result => {
+                    eprintln!("{result:?} of {} bytes: {range:?}", range.bytes());
+                    self.failed += 1;
+                }
             }
-            self.latency[usize::from(way.high)].add(way.since.elapsed());
-            let bytes = way.range.count * BLOCK;
-            if !matches!(ended.result, Ok(count) if count == bytes) {
-                eprintln!("{:?} of {bytes} bytes: {:?}", ended.result, way.range);
-                self.failed += 1;
-                continue;
-            }
-            if !way.range.writes {
-                let data = &self.ring.buffer(ended.idx)[..bytes];
-                let seen = self.record.compare(way.range.first, data, &way.expected);
-                self.wrong.add(seen);
-                self.wrong_reads += u64::from(seen.sum() > 0);
-            }
-            done.push(EndedRequest {
-                number: way.number,
-                high: way.high,
-            });
+            self.free.push(request.buffer);
         }
         Ok(done)
     }
@@ -271,7 +236,7 @@ impl OverlapRun {
     /// Waits for all requests in flight, compares the device with the expectation, and prints the
     /// results.
     fn finish(mut self) -> Outcome {
-        while self.ring.in_flight() > 0 {
+        while !self.ring.requests().is_empty() {
             self.reap(1)?;
         }
         let left = self.each_part(false)?;
@@ -318,7 +283,7 @@ fn storm(args: &Args, storm: &OverlapStorm) -> Outcome {
     let cpus = std::thread::available_parallelism()?.get();
     let mut batches = 0;
     while run.submitted < storm.count && start.elapsed().as_secs_f64() < storm.seconds {
-        let free = run.ring.free().count() as u64;
+        let free = run.free.len() as u64;
         let count = random
             .u64(1..=storm.batch)
             .min(free)
@@ -340,9 +305,9 @@ fn storm(args: &Args, storm: &OverlapStorm) -> Outcome {
             sched_setaffinity(None, &cpu)?;
         }
         batches += 1;
-        run.submit(&wanted)?;
+        run.submit(wanted)?;
         // Sometimes earlier than necessary, so that the number of requests in flight varies.
-        if run.ring.in_flight() == args.depth || random.one_in(8) {
+        if run.free.is_empty() || random.one_in(8) {
             run.reap(1)?;
         }
     }
@@ -379,14 +344,14 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
             .collect();
         let last = base + probe.chain * count / 2;
         wanted.push((Range::new(last, count, true), true));
-        run.submit(&wanted)?;
-        println!("handed_in: {}", wanted.len());
+        run.submit(wanted)?;
+        println!("handed_in: {}", args.depth + 1);
         let (mut before, mut links, mut found) = (0, 0, false);
         // Requests that complete while others are still being submitted have overtaken nothing.
         let mut all_in = 0;
-        while run.ring.in_flight() > 0 {
-            for done in run.reap(all_in)? {
-                if done.high {
+        while !run.ring.requests().is_empty() {
+            for (number, high) in run.reap(all_in)? {
+                if high {
                     found = true;
                     // Printed immediately, because the test script may only then let the device
                     // serve the remaining requests.
@@ -394,7 +359,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
                 }
                 if !found {
                     before += all_in;
-                    links += u64::from(done.number - from > alone as u64);
+                    links += u64::from(number - from > alone as u64);
                 }
             }
             all_in = 1;

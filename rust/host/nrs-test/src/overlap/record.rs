@@ -60,6 +60,16 @@ impl Range {
         }
     }
 
+    /// Returns the offset of the first block, bytes.
+    pub fn offset(&self) -> u64 {
+        (self.first * BLOCK) as u64
+    }
+
+    /// Returns the length, bytes.
+    pub fn bytes(&self) -> usize {
+        self.count * BLOCK
+    }
+
     /// Returns true if the two ranges conflict.
     pub fn conflicts(&self, other: &Range) -> bool {
         (self.writes || other.writes)

@@ -2,16 +2,15 @@
 
 //! Asynchronous requests through `io_submit` of Linux, without a library or threads in between:
 //! requests reach the device in the order of submission.
-//!
-//! An *entry* holds one request in flight, with its buffer.
 
 #![allow(unsafe_code, reason = "system calls take pointers")]
 
-use std::{fs::File, io, mem, os::fd::AsRawFd, ptr};
+use std::{collections::BTreeMap, fs::File, io, mem, os::fd::AsRawFd, ptr, time::Instant};
 
 use libc::{c_long, c_ulong, iocb};
 
-use crate::direct::{Buffer, ALIGN};
+use super::Range;
+use crate::direct::Buffer;
 
 /// Operations, and the flag for requests with a priority (linux/aio_abi.h).
 const PREAD: u16 = 0;
@@ -33,49 +32,37 @@ struct Event {
 
 const _: () = assert!(size_of::<iocb>() == 64 && size_of::<Event>() == 32);
 
-/// Request to submit.
-#[derive(Clone, Copy, Debug)]
+/// Request in flight, or completed.
 pub struct Request {
+    /// Unique number, in order of submission.
+    pub number: u64,
     /// Index of the device.
     pub device: usize,
-    /// Index of the entry with the buffer to write or fill.
-    pub idx: usize,
-    /// True for a write, false for a read.
-    pub writes: bool,
+    /// Blocks to read or write.
+    pub range: Range,
     /// True if the I/O priority class is real-time.
     pub high: bool,
-    /// Offset on the device, bytes.
-    pub offset: u64,
-    /// Length, bytes; at most the size of a buffer.
-    pub bytes: usize,
-}
-
-/// Completed request.
-#[derive(Debug)]
-pub struct Ended {
-    /// Index of the entry of the request.
-    pub idx: usize,
-    /// Number of bytes transferred.
-    pub result: io::Result<usize>,
-}
-
-/// Buffer, and whether its request is in flight.
-struct Entry {
-    buffer: Buffer,
-    busy: bool,
+    /// Time of the submission.
+    pub since: Instant,
+    /// Expected tags of a read; empty for a write.
+    pub expected: Vec<u64>,
+    /// Numbers of the requests in flight that this request must not overtake.
+    pub before: Vec<u64>,
+    /// Buffer to write or fill.
+    pub buffer: Buffer,
+    /// Number of bytes transferred; `None` until the request completes.
+    pub result: Option<io::Result<usize>>,
 }
 
 /// Requests in flight to one or more devices.
 ///
 /// # Invariants
 ///
-/// Only the kernel accesses the memory of a busy entry, and the memory does not move.
+/// Only the kernel accesses the buffers of requests without a result. Their memory does not move.
 pub struct Ring {
     files: Vec<File>,
     context: c_ulong,
-    entries: Vec<Entry>,
-    bytes: usize,
-    in_flight: usize,
+    requests: BTreeMap<u64, Request>,
 }
 
 /// Returns the result of a system call.
@@ -84,113 +71,90 @@ fn checked(status: c_long) -> io::Result<usize> {
 }
 
 impl Ring {
-    /// Creates a ring of `depth` entries with buffers of `bytes` bytes each.
+    /// Creates a ring for up to `depth` requests to `files`.
     ///
     /// # Errors
     ///
-    /// Errors of `io_setup`; `InvalidInput`: no entries, or the buffer size is not a multiple of
-    /// 4096 bytes.
-    pub fn new(files: Vec<File>, depth: usize, bytes: usize) -> io::Result<Self> {
-        if depth == 0 || bytes == 0 || bytes % ALIGN != 0 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+    /// Errors of `io_setup`.
+    pub fn new(files: Vec<File>, depth: usize) -> io::Result<Self> {
         let mut context: c_ulong = 0;
         // SAFETY: The kernel writes one word to a variable of this stack.
         checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) })?;
-        let entry = |_| Entry {
-            buffer: Buffer::new(bytes),
-            busy: false,
-        };
         Ok(Self {
             files,
             context,
-            entries: (0..depth).map(entry).collect(),
-            bytes,
-            in_flight: 0,
+            requests: BTreeMap::new(),
         })
     }
 
-    /// Returns the first device.
-    pub fn file(&self) -> &File {
-        &self.files[0]
+    /// Returns the devices.
+    pub fn files(&self) -> &[File] {
+        &self.files
     }
 
-    /// Returns the number of requests in flight.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
+    /// Returns the requests that were submitted and not taken, by number.
+    pub fn requests(&self) -> &BTreeMap<u64, Request> {
+        &self.requests
     }
 
-    /// Returns the indices of the free entries.
-    pub fn free(&self) -> impl Iterator<Item = usize> + '_ {
-        let entries = self.entries.iter().enumerate();
-        entries.filter(|(_, entry)| !entry.busy).map(|(idx, _)| idx)
-    }
-
-    /// Returns the buffer of the entry at `idx`, which must be free.
-    pub fn buffer(&mut self, idx: usize) -> &mut [u8] {
-        let free = &mut self.entries[idx];
-        assert!(!free.busy, "entry {idx} is in flight");
-        free.buffer.first(self.bytes)
-    }
-
-    /// Submits requests to free entries, in this order.
+    /// Submits requests without a result, in this order.
     ///
     /// # Errors
     ///
     /// Errors of `io_submit`; the requests before the refused one are in flight.
-    pub fn submit(&mut self, requests: &[Request]) -> io::Result<()> {
-        let mut controls: Vec<iocb> = requests.iter().map(|r| self.control(r)).collect();
+    pub fn submit(&mut self, mut requests: Vec<Request>) -> io::Result<()> {
+        let mut controls: Vec<iocb> = requests.iter_mut().map(|r| self.control(r)).collect();
         let pointers: Vec<*mut iocb> = controls.iter_mut().map(ptr::from_mut).collect();
-        let mut done = 0;
-        while done < requests.len() {
-            let rest = &pointers[done..];
-            // SAFETY: The kernel copies the controls. Their buffers do not move, and by the
-            // invariants only the kernel accesses buffers of busy entries.
+        let mut rest = requests.into_iter();
+        while rest.len() > 0 {
+            let pointers = &pointers[pointers.len() - rest.len()..];
+            // SAFETY: The kernel copies the controls. By the invariants only the kernel accesses
+            // the buffers of submitted requests. It does not keep buffers of refused requests.
             let count = checked(unsafe {
-                libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_ptr())
-            });
-            let count = count.inspect_err(|_| {
-                for request in &requests[done..] {
-                    self.entries[request.idx].busy = false;
-                }
+                libc::syscall(
+                    libc::SYS_io_submit,
+                    self.context,
+                    pointers.len(),
+                    pointers.as_ptr(),
+                )
             })?;
-            done += count;
-            self.in_flight += count;
+            let submitted = rest.by_ref().take(count);
+            self.requests
+                .extend(submitted.map(|request| (request.number, request)));
         }
         Ok(())
     }
 
-    /// Returns the control block of `request`, and marks its entry as busy.
-    fn control(&mut self, request: &Request) -> iocb {
-        let buffer = &mut self.buffer(request.idx)[..request.bytes];
-        let buffer = buffer.as_mut_ptr() as u64;
-        self.entries[request.idx].busy = true;
+    /// Returns the control block of `request`.
+    fn control(&self, request: &mut Request) -> iocb {
+        assert!(request.result.is_none());
+        let range = &request.range;
         // SAFETY: All fields are numbers.
         let mut control: iocb = unsafe { mem::zeroed() };
-        control.aio_data = request.idx as u64;
-        control.aio_lio_opcode = if request.writes { PWRITE } else { PREAD };
+        control.aio_data = request.number;
+        control.aio_lio_opcode = if range.writes { PWRITE } else { PREAD };
         if request.high {
             control.aio_reqprio = REALTIME;
             control.aio_flags = FLAG_IOPRIO;
         }
         control.aio_fildes = self.files[request.device].as_raw_fd() as u32;
-        control.aio_buf = buffer;
-        control.aio_nbytes = request.bytes as u64;
-        control.aio_offset = request.offset as i64;
+        control.aio_buf = request.buffer.first(range.bytes()).as_mut_ptr() as u64;
+        control.aio_nbytes = range.bytes() as u64;
+        control.aio_offset = range.offset() as i64;
         control
     }
 
-    /// Waits until `least` requests (0 or 1) have completed; returns all completed requests, in
-    /// order of completion.
+    /// Waits until `least` requests (0 or 1) have completed; returns the numbers of all completed
+    /// requests, in order of completion.
     ///
     /// # Errors
     ///
     /// Errors of `io_getevents`; `InvalidInput`: no request is in flight.
-    pub fn reap(&mut self, least: usize) -> io::Result<Vec<Ended>> {
-        if self.in_flight == 0 {
+    pub fn reap(&mut self, least: usize) -> io::Result<Vec<u64>> {
+        if self.requests.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut events = vec![Event::default(); self.in_flight];
+        let mut events = vec![Event::default(); self.requests.len()];
         let count = loop {
             // SAFETY: The buffer has room for this number of events; no timeout.
             let status = checked(unsafe {
@@ -208,17 +172,21 @@ impl Ring {
                 status => break status?,
             }
         };
-        self.in_flight -= count;
-        let ended = events[..count].iter().map(|event| {
-            let idx = event.data as usize;
-            self.entries[idx].busy = false;
-            Ended {
-                idx,
-                result: usize::try_from(event.result)
-                    .map_err(|_| io::Error::from_raw_os_error(-event.result as i32)),
+        let done = events[..count].iter().map(|event| {
+            if let Some(request) = self.requests.get_mut(&event.data) {
+                let result = usize::try_from(event.result);
+                request.result =
+                    Some(result.map_err(|_| io::Error::from_raw_os_error(-event.result as i32)));
             }
+            event.data
         });
-        Ok(ended.collect())
+        Ok(done.collect())
+    }
+
+    /// Returns the completed request `number`; `None` if it is in flight.
+    pub fn take(&mut self, number: u64) -> Option<Request> {
+        self.requests.get(&number)?.result.as_ref()?;
+        self.requests.remove(&number)
     }
 }
 

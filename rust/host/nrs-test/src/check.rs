@@ -152,12 +152,21 @@ fn requests(cookies: impl IntoIterator<Item = u64>) -> Vec<Request> {
 }
 
 /// Submits all of `requests`, in as many calls as necessary.
-fn submit(client: &Client, requests: &[Request]) -> CheckResult {
-    let mut rest = requests;
-    while !rest.is_empty() {
-        rest = &rest[client.submit(rest)?..];
+fn submit(client: &Client, requests: impl AsRef<[Request]>) -> CheckResult {
+    Ok(each(requests.as_ref(), |rest| client.submit(rest))?)
+}
+
+/// Hands all of `records` over, in as many calls as necessary; each returns the accepted number.
+pub fn each<T>(mut records: &[T], call: impl Fn(&[T]) -> io::Result<usize>) -> io::Result<()> {
+    while !records.is_empty() {
+        records = &records[call(records)?..];
     }
     Ok(())
+}
+
+/// Returns true if there is room for a request within `time`.
+fn has_room(client: &Client, time: Duration) -> io::Result<bool> {
+    Ok(client.wait(true, Some(time))?.writable)
 }
 
 /// Returns the next `count` released requests; waits for each.
@@ -192,7 +201,7 @@ fn device() -> io::Result<File> {
 }
 
 /// Locks data of several threads.
-fn locked<T>(data: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(data: &Mutex<T>) -> MutexGuard<'_, T> {
     data.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -230,10 +239,9 @@ fn hold(services: &[String]) -> CheckResult {
 /// Runs the check, or prints the names of checks.
 pub fn run(args: Args) -> Outcome {
     if let Some(group) = args.list {
-        let groups = GROUPS.iter().filter(|(name, _)| *name == group);
-        groups
-            .flat_map(|(_, checks)| *checks)
-            .for_each(|(name, _)| println!("{name}"));
+        for (_, checks) in GROUPS.iter().filter(|(name, _)| *name == group) {
+            checks.iter().for_each(|(name, _)| println!("{name}"));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     device().context(DEVICE)?;

@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use nrs_client::{wire::BATCH, Client, Completion, Options, Request, Stats};
 use serde_json::{json, Map, Value};
 
-use crate::{latency::Latency, Outcome};
+use crate::{check::each, latency::Latency, Outcome};
 
 mod player;
 
@@ -216,10 +216,7 @@ impl Load {
                 Err(error) => return Err(error),
             }
         }
-        let mut rest = &self.promotions[..];
-        while !rest.is_empty() {
-            rest = &rest[self.client.promote(rest)?..];
-        }
+        each(&self.promotions, |rest| self.client.promote(rest))?;
         self.promotions.clear();
         Ok(())
     }
@@ -292,11 +289,7 @@ impl Load {
             self.free.push(cookie);
             done.push(Completion::new(cookie, 0, bytes));
         }
-        let mut rest = &done[..];
-        while !rest.is_empty() {
-            rest = &rest[self.client.complete(rest)?..];
-        }
-        Ok(())
+        each(&done, |rest| self.client.complete(rest))
     }
 
     /// Waits until the next event is due.

@@ -82,7 +82,7 @@ pub fn promote() -> CheckResult {
     fails("a flag", client.write(&flagged.encode()), libc::EINVAL)?;
     let stats = client.stats()?;
     same("counted", (stats.promoted, stats.unknown), (2, 2))?;
-    same("the rest", serve_set(&client, 2)?, BTreeSet::from([3, 5]))
+    same("the rest", serve_set(&client, 2)?, [3, 5].into())
 }
 
 /// Checks that the promotion of a request promotes its predecessors as well.
@@ -98,11 +98,7 @@ pub fn come_along() -> CheckResult {
     complete(&client, 1)?;
     same("predecessor 4", serve(&client)?, 4)?;
     same("predecessor 5", serve(&client)?, 5)?;
-    same(
-        "and then",
-        serve_set(&client, 3)?,
-        BTreeSet::from([2, 3, 6]),
-    )?;
+    same("then", serve_set(&client, 3)?, [2, 3, 6].into())?;
     // A request that arrives with high priority promotes its predecessors as well.
     submit(&client, &requests(11..=14))?;
     same("first", cookies(&released(&client, 1)?), vec![11])?;
@@ -164,11 +160,8 @@ pub fn stream() -> CheckResult {
         let plain = request(cookie)
             .object(random.u64(..9))
             .offset(random.u64(..1 << 30));
-        all.push(
-            plain
-                .stream(cookie % STREAMS)
-                .high_priority(random.one_in(10)),
-        );
+        let plain = plain.stream(cookie % STREAMS);
+        all.push(plain.high_priority(random.one_in(10)));
     }
     submit(&client, &all)?;
     client.promote(&[COUNT, COUNT / 2])?;
@@ -239,13 +232,8 @@ pub fn predecessors() -> CheckResult {
     // A later request cannot be named, so the call takes only the requests before it.
     let both = [request(3).after(&[4]), request(4)];
     fails("a later one", client.submit(&both), libc::EINVAL)?;
-    submit(
-        &client,
-        &[
-            request(3).after(&[1, 2, 1, 0, 2]),
-            request(4).after(&[0, 3]),
-        ],
-    )?;
+    let third = request(3).after(&[1, 2, 1, 0, 2]);
+    submit(&client, [third, request(4).after(&[0, 3])])?;
     same("free", cookies(&released(&client, 2)?), vec![1, 2])?;
     quiet("both are running", &client, WHILE)?;
     complete(&client, 2)?;
@@ -258,14 +246,8 @@ pub fn predecessors() -> CheckResult {
     submit(&client, &[request(5).after(&[1, 2, 3, 4])])?;
     uncontended(&client)?;
     // Predecessors in the same call, and a predecessor that is not released yet.
-    submit(
-        &client,
-        &[
-            request(6),
-            request(7).after(&[6]),
-            request(8).after(&[7, 6]),
-        ],
-    )?;
+    let seventh = request(7).after(&[6]);
+    submit(&client, [request(6), seventh, request(8).after(&[7, 6])])?;
     for cookie in 6..=8 {
         same("one by one", serve(&client)?, cookie)?;
     }
@@ -324,7 +306,7 @@ pub fn late() -> CheckResult {
     submit(&client, &[request(4).after(&[1])])?;
     quiet("named when it was late", &client, WHILE)?;
     complete(&client, 1)?;
-    same("then", serve_set(&client, 2)?, BTreeSet::from([2, 4]))?;
+    same("then", serve_set(&client, 2)?, [2, 4].into())?;
     // Dependent requests are also released by the end of the file.
     submit(&client, &[request(5), request(6).after(&[5])])?;
     released(&client, 1)?;

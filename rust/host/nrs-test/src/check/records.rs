@@ -7,7 +7,8 @@ use super::*;
 /// Returns a field of 32 bytes with a name.
 pub fn field(text: &str) -> [u8; 32] {
     let mut field = [0; 32];
-    field[..text.len().min(31)].copy_from_slice(&text.as_bytes()[..text.len().min(31)]);
+    let len = text.len().min(31);
+    field[..len].copy_from_slice(&text.as_bytes()[..len]);
     field
 }
 
@@ -16,12 +17,8 @@ pub fn argument(service: &str) -> wire::Attach {
     wire::Attach {
         size: wire::Attach::SIZE as u32,
         version: wire::VERSION,
-        flags: 0,
-        lease_ms: 0,
-        requests_max: 0,
-        reserved: 0,
         service: field(service),
-        client: [0; 32],
+        ..wire::WireField::ZERO
     }
 }
 
@@ -230,11 +227,10 @@ pub fn limit() -> CheckResult {
     same("limit", client.requests_max(), 8)?;
     same("taken", client.submit(&requests(0..20))?, 8)?;
     fails("full", client.submit(&requests(8..9)), libc::EAGAIN)?;
-    let room = client.wait(true, Some(Duration::ZERO))?.writable;
-    same("no room", room, false)?;
+    same("no room", has_room(&client, Duration::ZERO)?, false)?;
     let first = released(&client, 8)?[0].cookie;
     let other = client.clone();
-    let waiter = thread::spawn(move || other.wait(true, Some(SOON)).map(|ready| ready.writable));
+    let waiter = thread::spawn(move || has_room(&other, SOON));
     thread::sleep(Duration::from_millis(50));
     complete(&client, first)?;
     same("room", join(waiter)??, true)?;

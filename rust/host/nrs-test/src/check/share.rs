@@ -33,13 +33,7 @@ pub fn credits() -> CheckResult {
     same("full speed", u64::from(alone.credits) >= 2 * SLOTS, true)?;
     let pool = alone.credits;
     complete(&client, 1)?;
-    let fan_out = |count| {
-        same(
-            "fan-out in nrs_concurrency",
-            told("credits", "fan_out")?,
-            count,
-        )
-    };
+    let fan_out = |count| same("shown fan-out", told("credits", "fan_out")?, count);
     fan_out(0)?;
     for count in [2, 8, 64, 1000] {
         for n in 1..=count {
@@ -127,17 +121,13 @@ pub fn buffer() -> CheckResult {
     same("accepted requests", two.submit(&requests(1..=100))?, 56)?;
     fails("full service", two.submit(&requests(57..=57)), libc::EAGAIN)?;
     fails("full buffer", one.submit(&requests([201])), libc::EAGAIN)?;
-    let room = |client: &Client| {
-        client
-            .wait(true, Some(Duration::ZERO))
-            .map(|ready| ready.writable)
-    };
+    let room = |client: &Client| has_room(client, Duration::ZERO);
     same("writable", (room(&one)?, room(&two)?), (false, false))?;
     same("waits", two.stats()?.room_waits > 0, true)?;
     same("full", told("buffer", "requests")?, ROOM)?;
     // A completion of another file wakes waiting writers and pollers.
     let polled = Options::new("buffer").nonblocking(true).open()?;
-    let poller = thread::spawn(move || polled.wait(true, Some(SOON)).map(|ready| ready.writable));
+    let poller = thread::spawn(move || has_room(&polled, SOON));
     let blocking = Options::new("buffer").open()?;
     let writer = thread::spawn(move || blocking.submit(&requests(1..=1)).map(|_| blocking));
     thread::sleep(Duration::from_millis(100));

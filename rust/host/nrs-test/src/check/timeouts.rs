@@ -106,11 +106,7 @@ pub fn early() -> CheckResult {
     let first = early_reply(&client)?;
     soon_after("at once", begun.elapsed(), Duration::ZERO)?;
     let reply = (first.cookie, first.header.flags);
-    same(
-        "request and flags of the reply",
-        reply,
-        (2, wire::EARLY_AT_ONCE),
-    )?;
+    same("request and flags", reply, (2, wire::EARLY_AT_ONCE))?;
     soon_after("its timeout", first.timeout(), ms(2000))?;
     // Margin and extension are one second each; the limit is six seconds.
     let mut told = first.timeout();
@@ -155,10 +151,7 @@ pub fn busy() -> CheckResult {
     let client = client_with(options, "busy", 4)?;
     drop(quick("busy", 4, 600)?);
     let all = [(1, 3000), (2, 8000), (3, 8000)];
-    submit(
-        &client,
-        &all.map(|(cookie, time)| waiting(cookie, ms(time))),
-    )?;
+    submit(&client, all.map(|(n, time)| waiting(n, ms(time))))?;
     let begun = Instant::now();
     for _ in 0..3 {
         to_serve(&client)?;
@@ -166,11 +159,7 @@ pub fn busy() -> CheckResult {
     client.busy(&[(1, ms(5000)), (2, ms(5000))])?;
     let told = early_reply(&client)?;
     let reply = (told.cookie, told.header.flags);
-    same(
-        "request and flags of the reply",
-        reply,
-        (1, wire::EARLY_BUSY),
-    )?;
+    same("request and flags", reply, (1, wire::EARLY_BUSY))?;
     soon_after("its timeout", told.timeout(), ms(5000))?;
     // The client of the second request waits longer anyway; the lease of the third one expires
     // soon.
@@ -254,11 +243,8 @@ pub fn rate() -> CheckResult {
 fn rated(service: &str, rate: u32, count: u64) -> Outcome<(Duration, String, u64)> {
     let client = quick(service, 65, 600)?;
     set(service, "nrs_policies", "tbf")?;
-    set(
-        service,
-        "nrs_tbf_rule",
-        &format!("change default rate={rate}"),
-    )?;
+    let rule = format!("change default rate={rate}");
+    set(service, "nrs_tbf_rule", &rule)?;
     if rate > 1 {
         set(service, "at_count_policy_delay", "1")?;
     }
@@ -312,11 +298,8 @@ pub fn recovery() -> CheckResult {
             other => bail!("{other:?}"),
         }
     };
-    same(
-        "recovered clients",
-        (ended.clients, ended.largest()),
-        (259, ms(4000)),
-    )?;
+    let recovered = (ended.clients, ended.largest());
+    same("recovered clients", recovered, (259, ms(4000)))?;
     println!("recovered after {:?}", begun.elapsed());
     let late = begun.elapsed().saturating_sub(ms(5000));
     same("when", begun.elapsed() >= ms(3980) && late <= SLACK, true)?;

@@ -15,7 +15,7 @@ use nrs_client::{ioctl, wire, Options, DEVICE};
 
 use super::{allowed, tally::Tally, StormRun};
 use crate::{
-    check::{argument, field},
+    check::{argument, field, locked},
     random::{Draw, Random},
     Outcome,
 };
@@ -33,11 +33,11 @@ type Shared = Mutex<Vec<Arc<File>>>;
 /// Opens the device for nonblocking calls.
 fn open() -> io::Result<Arc<File>> {
     let mut options = File::options();
-    let options = options.read(true).write(true);
     options
-        .custom_flags(libc::O_NONBLOCK)
-        .open(DEVICE)
-        .map(Arc::new)
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK);
+    Ok(Arc::new(options.open(DEVICE)?))
 }
 
 /// Flips a random bit.
@@ -154,10 +154,8 @@ fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
             .map_or(0, |size| u16::from_le_bytes([size[0], size[1]]).into());
         let Some((record, next)) = rest.split_at_checked(size).filter(|_| size >= 16) else {
             let left = rest.len();
-            tally.finding(format!(
-                "device read: a record of {size} bytes, {left} are left"
-            ));
-            return;
+            let text = format!("a record of {size} bytes, {left} are left");
+            return tally.finding(format!("device read: {text}"));
         };
         rest = next;
         if record.first() == Some(&(wire::TYPE_RELEASED as u8)) && !random.one_in(8) {
@@ -181,7 +179,7 @@ fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
 /// Makes one random call.
 fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
     let at = random.usize(..FILES);
-    let files = || files.lock().unwrap_or_else(|broken| broken.into_inner());
+    let files = || locked(files);
     let file = files()[at].clone();
     match random.u64(..20) {
         0 => {
@@ -222,8 +220,7 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
             // Vectored, with a split possibly in the middle of a record.
             let bytes: Vec<u8> = (0..3).flat_map(|_| record(random)).collect();
             let (front, back) = bytes.split_at(random.usize(..bytes.len()));
-            let mut writer = &*file;
-            let result = writer.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]);
+            let result = (&*file).write_vectored(&[IoSlice::new(front), IoSlice::new(back)]);
             tally.answer("device write in parts", &result, allowed::RECORDS, "");
         }
         10 => {
@@ -235,11 +232,8 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
             }
         }
         _ => {
-            let many = if random.one_in(10) {
-                400
-            } else {
-                random.u32(1..=12)
-            };
+            let many = random.u32(1..=12);
+            let many = if random.one_in(10) { 400 } else { many };
             let mut bytes: Vec<u8> = (0..many).flat_map(|_| record(random)).collect();
             let kind = if random.one_in(3) {
                 wrong(&mut bytes, random);
@@ -247,16 +241,11 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
             } else {
                 "device write of records"
             };
-            let mut writer = &*file;
-            let result = writer.write(&bytes);
-            tally.answer(
-                kind,
-                &result,
-                allowed::RECORDS,
-                format_args!("{} bytes", bytes.len()),
-            );
-            if matches!(result, Ok(taken) if taken > bytes.len()) {
-                tally.finding(format!("{kind}: {result:?} of {} bytes", bytes.len()));
+            let (result, len) = ((&*file).write(&bytes), bytes.len());
+            let text = format!("{len} bytes");
+            tally.answer(kind, &result, allowed::RECORDS, text);
+            if matches!(result, Ok(taken) if taken > len) {
+                tally.finding(format!("{kind}: {result:?} of {len} bytes"));
             }
         }
     }

@@ -184,7 +184,7 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
         3 => {
             // Deep directories first, because only empty directories can be removed.
             let all = directories(prefix);
-            let rest = all.len() - random.usize(..all.len().min(4));
+            let rest = all.len() - random.usize(..all.len().clamp(1, 4));
             if let Some(path) = all.get(rest.saturating_sub(1)) {
                 let result = fs::remove_dir(path);
                 tally.answer("configfs rmdir", &result, allowed::RMDIR, path.display());

@@ -229,7 +229,7 @@ fn hold(services: &[String]) -> CheckResult {
         }
     }
     for client in &clients {
-        submit(client, &requests(1..=3))?;
+        submit(client, requests(1..=3))?;
     }
     println!("holding {}", clients.len());
     io::stdin().read_to_end(&mut Vec::new())?;

@@ -13,8 +13,8 @@ use super::*;
 pub fn order() -> CheckResult {
     let client = client("order", 1)?;
     // High priority has its own queue, which is served first.
-    submit(&client, &requests(1..=5))?;
-    submit(&client, &[Request::new(9).high_priority(true)])?;
+    submit(&client, requests(1..=5))?;
+    submit(&client, [Request::new(9).high_priority(true)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("queued", client.stats()?.queued, 5)?;
     complete(&client, 1)?;
@@ -31,7 +31,7 @@ pub fn order() -> CheckResult {
         .nonblocking(true)
         .queue_all(true)
         .open()?;
-    submit(&all, &requests(1..=1))?;
+    submit(&all, requests(1..=1))?;
     same("queued", released(&all, 1)?[0].header.flags, 0)?;
     same("passed", all.stats()?.passed, 0)
 }
@@ -77,7 +77,7 @@ pub fn exclusive() -> CheckResult {
     };
     let apart = Duration::from_millis(100);
     for cookie in 0..3 {
-        submit(&client, &requests(cookie..cookie + 1))?;
+        submit(&client, requests(cookie..cookie + 1))?;
         let first = released(&client, 1)?[0].cookie;
         poll(EventFlags::IN)?;
         thread::sleep(apart);
@@ -95,7 +95,7 @@ pub fn exclusive() -> CheckResult {
     let (done, finished) = mpsc::channel();
     thread::spawn(move || done.send(reader.released(1).map_or(0, |read| read.len())));
     thread::sleep(apart);
-    submit(&client, &requests(20..21))?;
+    submit(&client, requests(20..21))?;
     same("a reader", finished.recv_timeout(SOON), Ok(1))?;
     complete(&client, 20)?;
     Ok(())
@@ -133,7 +133,7 @@ pub fn readers() -> CheckResult {
     }
     // One request at a time: a reader that ends must not have taken the request for another reader.
     for (index, cookie) in (COUNT..COUNT + THREADS as u64).enumerate() {
-        submit(&client, &requests(cookie..cookie + 1))?;
+        submit(&client, requests(cookie..cookie + 1))?;
         while client.stats()?.completed < COUNT + index as u64 + 1 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -149,7 +149,7 @@ pub fn readers() -> CheckResult {
 /// Checks that releases that cannot be copied to the reader stay queued.
 pub fn fault() -> CheckResult {
     let client = client("fault", 65)?;
-    submit(&client, &requests(1..=4))?;
+    submit(&client, requests(1..=4))?;
     let (read, written) = crate::nowhere::transfer(&client);
     fails("read to nowhere", read, libc::EFAULT)?;
     fails("write from nowhere", written, libc::EFAULT)?;
@@ -170,7 +170,7 @@ pub fn lease() -> CheckResult {
     let options = Options::new("lease").nonblocking(true).lease(LEASE);
     let client = client_with(options, "lease", SLOTS as u32)?;
     let start = Instant::now();
-    submit(&client, &requests(1..=2 * SLOTS))?;
+    submit(&client, requests(1..=2 * SLOTS))?;
     let first = cookies(&released(&client, SLOTS as usize)?);
     // No request is completed, but the others are released when the leases have expired, not
     // before.
@@ -200,8 +200,8 @@ pub fn lease() -> CheckResult {
 pub fn close() -> CheckResult {
     let staying = client("close", 1)?;
     let going = client("close", 1)?;
-    submit(&going, &requests(0..3000))?;
-    submit(&staying, &requests(1..=2))?;
+    submit(&going, requests(0..3000))?;
+    submit(&staying, requests(1..=2))?;
     released(&going, 1)?;
     let start = Instant::now();
     drop(going);
@@ -214,6 +214,6 @@ pub fn close() -> CheckResult {
     seen.extend(cookies(&released(&staying, 1)?));
     same("requests of the other file", seen, vec![1, 2])?;
     complete(&staying, 2)?;
-    submit(&staying, &requests(3..=3))?;
+    submit(&staying, requests(3..=3))?;
     uncontended(&staying)
 }

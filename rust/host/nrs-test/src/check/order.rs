@@ -55,7 +55,7 @@ fn serve_set(client: &Client, count: usize) -> Outcome<BTreeSet<u64>> {
 /// requests can be promoted.
 pub fn promote() -> CheckResult {
     let client = client("promote", 1)?;
-    submit(&client, &requests(1..=6))?;
+    submit(&client, requests(1..=6))?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     fails("unknown", client.promote(&[99]), libc::ENOENT)?;
     same("running", client.promote(&[1])?, 1)?;
@@ -70,7 +70,7 @@ pub fn promote() -> CheckResult {
     same("then", cookies(&released(&client, 1)?), vec![2])?;
     // Two promotions, one of a request with high priority, before one of an unknown request.
     let high = [7, 8].map(|cookie| request(cookie).high_priority(true));
-    submit(&client, &high)?;
+    submit(&client, high)?;
     same("some", client.promote(&[8, 6, 99, 3])?, 2)?;
     quiet("all wait", &client, WHILE)?;
     complete(&client, 2)?;
@@ -89,9 +89,9 @@ pub fn promote() -> CheckResult {
 pub fn come_along() -> CheckResult {
     let service = Ordered::new("come-along", 1, &GRAPH)?;
     let client = service.client()?;
-    submit(&client, &requests(1..=4))?;
+    submit(&client, requests(1..=4))?;
     let chain = [request(5).after(&[4]), request(6).after(&[5, 1, 4])];
-    submit(&client, &chain)?;
+    submit(&client, chain)?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("the last", client.promote(&[6])?, 1)?;
     quiet("one is running", &client, WHILE)?;
@@ -100,9 +100,9 @@ pub fn come_along() -> CheckResult {
     same("predecessor 5", serve(&client)?, 5)?;
     same("then", serve_set(&client, 3)?, [2, 3, 6].into())?;
     // A request that arrives with high priority promotes its predecessors as well.
-    submit(&client, &requests(11..=14))?;
+    submit(&client, requests(11..=14))?;
     same("first", cookies(&released(&client, 1)?), vec![11])?;
-    submit(&client, &[request(15).after(&[13]).high_priority(true)])?;
+    submit(&client, [request(15).after(&[13]).high_priority(true)])?;
     complete(&client, 11)?;
     same("predecessor 13", serve(&client)?, 13)?;
     same("itself", serve(&client)?, 15)?;
@@ -173,7 +173,7 @@ pub fn stream() -> CheckResult {
     // Streams of different files are independent.
     let other = service.client()?;
     for file in [&client, &other] {
-        submit(file, &[request(1).stream(1), request(2).stream(1)])?;
+        submit(file, [request(1).stream(1), request(2).stream(1)])?;
         same("one of each", cookies(&released(file, 1)?), vec![1])?;
     }
     quiet("the second", &client, WHILE)
@@ -214,8 +214,8 @@ pub fn predecessors() -> CheckResult {
     let service = Ordered::new("predecessors", 65, &GRAPH)?;
     let client = service.client()?;
     let other = service.client()?;
-    submit(&client, &requests(1..=2))?;
-    submit(&other, &requests(50..=50))?;
+    submit(&client, requests(1..=2))?;
+    submit(&other, requests(50..=50))?;
     let taken = client.stats()?.requests;
     for (what, named) in [
         ("never written", vec![9]),
@@ -243,7 +243,7 @@ pub fn predecessors() -> CheckResult {
     same("both ended", serve(&client)?, 3)?;
     same("the next", serve(&client)?, 4)?;
     // All predecessors are completed.
-    submit(&client, &[request(5).after(&[1, 2, 3, 4])])?;
+    submit(&client, [request(5).after(&[1, 2, 3, 4])])?;
     uncontended(&client)?;
     // Predecessors in the same call, and a predecessor that is not released yet.
     let seventh = request(7).after(&[6]);
@@ -262,33 +262,33 @@ pub fn window() -> CheckResult {
     let client = service.client()?;
     let end = |cookie| -> CheckResult { same("served", serve(&client)?, cookie) };
     for cookie in 1..=6 {
-        submit(&client, &[request(cookie)])?;
+        submit(&client, [request(cookie)])?;
         end(cookie)?;
     }
     for cookie in 1..=2 {
         let named = [request(9).after(&[cookie])];
         fails("forgotten", client.submit(&named), libc::EINVAL)?;
     }
-    submit(&client, &[request(9).after(&[3, 4, 5, 6])])?;
+    submit(&client, [request(9).after(&[3, 4, 5, 6])])?;
     end(9)?;
     // Now 4, 5, 6 and 9 are known. A reused cookie refers to the new request.
-    submit(&client, &[request(6), request(7).after(&[6, 5])])?;
+    submit(&client, [request(6), request(7).after(&[6, 5])])?;
     same("again", cookies(&released(&client, 1)?), vec![6])?;
     quiet("blocked by the newer", &client, WHILE)?;
     complete(&client, 6)?;
     end(7)?;
     // Request 9 was the third to last: the older completion of 6 does not count separately.
-    submit(&client, &[request(10).after(&[9, 6, 7])])?;
+    submit(&client, [request(10).after(&[9, 6, 7])])?;
     end(10)?;
     fails("4", client.submit(&[request(11).after(&[4])]), libc::EINVAL)?;
     // Two cookies are reused repeatedly.
     for _ in 0..20 {
-        submit(&client, &[request(12).after(&[10])])?;
+        submit(&client, [request(12).after(&[10])])?;
         end(12)?;
-        submit(&client, &[request(10).after(&[12])])?;
+        submit(&client, [request(10).after(&[12])])?;
         end(10)?;
     }
-    submit(&client, &[request(13).after(&[12, 10])])?;
+    submit(&client, [request(13).after(&[12, 10])])?;
     end(13)
 }
 
@@ -298,22 +298,22 @@ pub fn late() -> CheckResult {
     const LEASE: Duration = Duration::from_millis(600);
     let service = Ordered::new("late", 1, &GRAPH)?;
     let client = service.options().lease(LEASE).open()?;
-    submit(&client, &[request(1), request(2).after(&[1]), request(3)])?;
+    submit(&client, [request(1), request(2).after(&[1]), request(3)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("request with a slot", serve(&client)?, 3)?;
     same("reclaimed", client.stats()?.reclaimed, 1)?;
     quiet("not completed", &client, WHILE)?;
-    submit(&client, &[request(4).after(&[1])])?;
+    submit(&client, [request(4).after(&[1])])?;
     quiet("named when it was late", &client, WHILE)?;
     complete(&client, 1)?;
     same("then", serve_set(&client, 2)?, [2, 4].into())?;
     // Dependent requests are also released by the end of the file.
-    submit(&client, &[request(5), request(6).after(&[5])])?;
+    submit(&client, [request(5), request(6).after(&[5])])?;
     released(&client, 1)?;
     thread::sleep(2 * LEASE);
     drop(client);
     let client = service.client()?;
-    submit(&client, &[request(1)])?;
+    submit(&client, [request(1)])?;
     uncontended(&client)
 }
 
@@ -330,7 +330,7 @@ pub fn close_blocked() -> CheckResult {
         };
         let going = service.client()?;
         let staying = service.client()?;
-        submit(&staying, &(1..=4).map(chained).collect::<Vec<_>>())?;
+        submit(&staying, (1..=4).map(chained).collect::<Vec<_>>())?;
         let chain: Vec<Request> = (1..=COUNT).map(chained).collect();
         submit(&going, &chain)?;
         going.promote(&[COUNT / 2])?;
@@ -401,9 +401,9 @@ pub fn levels() -> CheckResult {
     ] {
         let service = Ordered::new("levels", 65, &[("nrs_pop", level)])?;
         let client = service.client()?;
-        submit(&client, &requests(1..=1))?;
+        submit(&client, requests(1..=1))?;
         let both = [(2, 7), (3, 8)].map(|(n, target)| request(n).stream(9).target(target));
-        submit(&client, &both)?;
+        submit(&client, both)?;
         let free = if order { 2 } else { 3 };
         same(level, released(&client, free)?.len(), free)?;
         let result = client.submit(&[request(4).after(&[1])]);

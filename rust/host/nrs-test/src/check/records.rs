@@ -82,7 +82,7 @@ pub fn unattached() -> CheckResult {
 pub fn roundtrip() -> CheckResult {
     let client = client("roundtrip", 65)?;
     fails("nothing to read", client.released(1), libc::EAGAIN)?;
-    submit(&client, &requests(1..=3))?;
+    submit(&client, requests(1..=3))?;
     let all = released(&client, 3)?;
     same("order", cookies(&all), vec![1, 2, 3])?;
     same("flags", all[0].header.flags, wire::RELEASED_PASSED)?;
@@ -99,7 +99,7 @@ pub fn roundtrip() -> CheckResult {
 pub fn refused() -> CheckResult {
     let client = client("refused", 65)?;
     let good = Request::new(1);
-    submit(&client, &[good])?;
+    submit(&client, [good])?;
     fails("cookie in use", client.submit(&[good]), libc::EEXIST)?;
     fails("not released", complete(&client, 2), libc::ENOENT)?;
     fails("not read", complete(&client, 1), libc::ENOENT)?;
@@ -241,7 +241,7 @@ pub fn limit() -> CheckResult {
         "limit",
         65,
     )?);
-    submit(&client, &requests(0..2))?;
+    submit(&client, requests(0..2))?;
     let writers: Vec<_> = (0..4)
         .map(|n| {
             let client = client.clone();

@@ -27,7 +27,7 @@ fn told(service: &str, name: &str) -> Outcome<u64> {
 pub fn credits() -> CheckResult {
     const SLOTS: u64 = 16;
     let client = client("credits", SLOTS as u32)?;
-    submit(&client, &[of(1, 1)])?;
+    submit(&client, [of(1, 1)])?;
     let alone = released(&client, 1)?[0];
     same("alone", alone.fan_out, 1)?;
     same("full speed", u64::from(alone.credits) >= 2 * SLOTS, true)?;
@@ -37,7 +37,7 @@ pub fn credits() -> CheckResult {
     fan_out(0)?;
     for count in [2, 8, 64, 1000] {
         for n in 1..=count {
-            submit(&client, &[of(n, n.into())])?;
+            submit(&client, [of(n, n.into())])?;
         }
         let stats = client.stats()?;
         same("fan-out", (stats.fan_out, stats.peers), (count, count))?;
@@ -61,8 +61,8 @@ pub fn credits() -> CheckResult {
     fan_out(0)?;
     // Without a network identifier each file counts as one client.
     let other = Options::new("credits").nonblocking(true).open()?;
-    submit(&client, &requests(1..=3))?;
-    submit(&other, &requests(1..=3))?;
+    submit(&client, requests(1..=3))?;
+    submit(&other, requests(1..=3))?;
     let stats = other.stats()?;
     same("two files", (stats.fan_out, stats.peers), (2, 1))?;
     drop(other);
@@ -70,7 +70,7 @@ pub fn credits() -> CheckResult {
     // Requests above the credits are accepted, and counted.
     same("not over", client.stats()?.over, 0)?;
     for cookie in 10..10 + u64::from(pool) + 5 {
-        submit(&client, &requests([cookie]))?;
+        submit(&client, requests([cookie]))?;
     }
     same("over", client.stats()?.over, 8)?;
     same("over in nrs_concurrency", told("credits", "over")?, 8)
@@ -80,7 +80,7 @@ pub fn credits() -> CheckResult {
 /// credits.
 pub fn newcomer() -> CheckResult {
     let client = client("newcomer", 1)?;
-    submit(&client, &(1..=6).map(|n| of(1, n)).collect::<Vec<_>>())?;
+    submit(&client, (1..=6).map(|n| of(1, n)).collect::<Vec<_>>())?;
     let first = released(&client, 1)?[0];
     let late: Vec<Request> = (2..=8).map(|n| of(n, 100 + u64::from(n))).collect();
     submit(&client, &late)?;
@@ -117,7 +117,7 @@ pub fn buffer() -> CheckResult {
     let one = client("buffer", 65)?;
     set("buffer", "buffer_max", &ROOM.to_string())?;
     let two = Options::new("buffer").nonblocking(true).open()?;
-    submit(&one, &requests(1..=200))?;
+    submit(&one, requests(1..=200))?;
     same("accepted requests", two.submit(&requests(1..=100))?, 56)?;
     fails("full service", two.submit(&requests(57..=57)), libc::EAGAIN)?;
     fails("full buffer", one.submit(&requests([201])), libc::EAGAIN)?;
@@ -141,7 +141,7 @@ pub fn buffer() -> CheckResult {
     // Closing a file makes room.
     drop(one);
     same("room again", room(&two)?, true)?;
-    submit(&two, &requests(58..=255))?;
+    submit(&two, requests(58..=255))?;
     let left = told("buffer", "requests")?;
     same("nearly full", left, ROOM)?;
     // A smaller buffer affects only later requests.

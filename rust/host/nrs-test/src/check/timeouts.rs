@@ -98,11 +98,11 @@ pub fn early() -> CheckResult {
     set("early", "at_initial", "2")?;
     let begun = Instant::now();
     // The first request occupies the slot; the second one is queued.
-    submit(&client, &requests([1]))?;
+    submit(&client, requests([1]))?;
     let plain = to_serve(&client)?;
     let shown = (plain.is_expired(), plain.left(), plain.estimate().is_zero());
     same("without a timeout", shown, (false, None, false))?;
-    submit(&client, &[waiting(2, ms(1500))])?;
+    submit(&client, [waiting(2, ms(1500))])?;
     let first = early_reply(&client)?;
     soon_after("at once", begun.elapsed(), Duration::ZERO)?;
     let reply = (first.cookie, first.header.flags);
@@ -134,13 +134,13 @@ pub fn early() -> CheckResult {
     same("expired", expired, (2, true, None))?;
     complete(&client, 2)?;
     // A request that is served in time does not expire.
-    submit(&client, &[waiting(3, ms(8000)).elapsed(ms(1000))])?;
+    submit(&client, [waiting(3, ms(8000)).elapsed(ms(1000))])?;
     let plain = to_serve(&client)?;
     same("in time", plain.is_expired(), false)?;
     let left = plain.left().context("no time left")?;
     same("time left", left <= ms(7000) && left > ms(6000), true)?;
     complete(&client, 3)?;
-    submit(&client, &[waiting(4, ms(1000)).elapsed(ms(1000))])?;
+    submit(&client, [waiting(4, ms(1000)).elapsed(ms(1000))])?;
     same("arrived too late", to_serve(&client)?.is_expired(), true)?;
     same("counted, too", counts(&client)?[3], 2)
 }
@@ -188,7 +188,7 @@ pub fn crowd() -> CheckResult {
     for (file, value) in [("at_initial", "5"), ("at_extra", "10")] {
         set("crowd", file, value)?;
     }
-    submit(&client, &requests([ALL as u64]))?;
+    submit(&client, requests([ALL as u64]))?;
     to_serve(&client)?;
     // Reading starts after all requests are submitted.
     let timeout = ms(20_000);
@@ -281,9 +281,9 @@ pub fn recovery() -> CheckResult {
     back(2, ms(4000))?;
     // During recovery early replies grant a part of the recovery time, and the estimate is
     // unchanged.
-    submit(&client, &requests([1]))?;
+    submit(&client, requests([1]))?;
     to_serve(&client)?;
-    submit(&client, &[waiting(2, ms(1100))])?;
+    submit(&client, [waiting(2, ms(1100))])?;
     let replied = early_reply(&client)?;
     same("the estimate", replied.estimate(), ms(1000))?;
     let granted = replied.timeout() > ms(1100) && replied.timeout() <= ms(2200);
@@ -317,7 +317,7 @@ pub fn recovery() -> CheckResult {
 /// has no more events than requests.
 pub fn hostile() -> CheckResult {
     let client = quick("hostile", 1, 600)?;
-    submit(&client, &[waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
+    submit(&client, [waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
     to_serve(&client)?;
     let busy = |change: fn(&mut Busy)| {
         let mut record = Busy::new(1, 1000);
@@ -357,7 +357,7 @@ pub fn hostile() -> CheckResult {
         let timeout = ms([0, 1, random.u64(..5000), max, random.u64(..max)][cookie as usize % 5]);
         let elapsed =
             ms([0, 0, random.u64(..3000), max, random.u64(..max), 1][cookie as usize % 6]);
-        submit(&client, &[waiting(cookie, timeout).elapsed(elapsed)])?;
+        submit(&client, [waiting(cookie, timeout).elapsed(elapsed)])?;
     }
     // Only statistics are read for a while. The number of early replies is bounded by the number of
     // requests.

@@ -36,6 +36,7 @@ pub mod backlog;
 pub mod max_min;
 pub mod running_parts;
 pub mod scale;
+pub mod script;
 pub mod server;
 pub mod service_world;
 pub mod sim;

@@ -3,28 +3,76 @@
 //! One test for each defect in the history of the original policy that could occur here, and for
 //! each hazard in its code. Defects of the rule language are covered by the tests of the rules.
 
-use super::sim::{near, none, one, TbfSim, SECOND};
+use super::sim::{near, none, one, play, TbfSim, SECOND};
 use nrs_sched::policy::{
-    params::ClassesMax,
     tbf::{
-        params::{CacheSize, GlobalRate},
+        params::GlobalRate,
         stats::{report, TbfRows},
-        Tunables,
     },
-    BypassOutcome, BypassReason, Decision, Part,
+    Decision, Part,
 };
+
+const HAZARDS: &str = "
+# lu_19137: the wake-up time is absolute and one token away [AGE: 0s, 1s, 315360000s]
+wait AGE
+start a uid={1} rate=10
+queue 1 4
+get 1 1 1 throttled=0.1s
+
+# hazard 3: no throttling flag remains set; a decision depends only on the queued requests
+start a uid={1} rate=1
+queue 1 4
+run 1ns none
+get throttled
+// An arrival of another user is served at once, regardless of earlier answers.
+queue 2 1
+get 2 throttled
+force 1
+get empty
+
+# hazard 7: a class that is one token late keeps one token [REAL: realtime=0, realtime=1]
+late 0
+start a uid={1} rate=1000 REAL
+queue 1 10
+in 1ns none: 1=3
+// The fourth request has its token after 1 ms; after exactly 2 ms, two requests are eligible.
+wait 1999999ns
+in 1ns none: 1=2
+get throttled
+
+# hazard 19: thousands of realtime classes without tokens do not delay a class with tokens
+start a uid={5001} rate=10
+change default rate=1 realtime=1
+queue 1-5000 4
+in 1ns none: *=15000
+get throttled
+queue 5001 1
+get 5001
+
+# lu_6163: products and quotients of 64 bits are right [RATE: 32GiB/s, 1B/s, 10000000, 1]
+// Idle for ten years.
+late 0
+start a uid={1} rate=RATE
+queue 1 1
+in 1ns none: 1=1
+wait 315360000s
+queue 1 4
+burst 3
+get throttled=1ns..16384s
+";
+
+#[test]
+fn hazards() {
+    play(HAZARDS);
+}
 
 /// Checks that the debt of a class outlives the eviction of idle classes, and classes that are
 /// created and evicted meanwhile.
 #[test]
 fn debts_survive_idle_classes() {
     for global_rate in [GlobalRate::On, GlobalRate::Off] {
-        let tunables = Tunables {
-            global_rate,
-            cache_size: CacheSize::new(4).unwrap(),
-            ..Tunables::default()
-        };
-        let mut sim = TbfSim::new("uid", 1, &tunables);
+        let mut sim = TbfSim::by_uid();
+        sim.play(&format!("with uid cache_size=4 global_rate={global_rate}"));
         sim.rule("start a uid={1 2} rate=1KiB/s");
         let mut queued = 0;
         for second in 0..600 {
@@ -35,17 +83,9 @@ fn debts_survive_idle_classes() {
                 queued += 1;
             }
             if second % 11 == 0 {
-                assert_eq!(
-                    sim.pass(2, 1, BypassReason::Forced { contended: true }),
-                    BypassOutcome::Counted
-                );
+                sim.play("pass 2 forced");
             }
-            (10..30).for_each(|uid| {
-                assert_eq!(
-                    sim.pass(uid, 1, BypassReason::Opportunity),
-                    BypassOutcome::Counted
-                )
-            });
+            sim.play("pass 10-29 opportunity");
             while let Decision::Item(_) = sim.get(0, false) {
                 queued -= 1;
             }
@@ -61,9 +101,7 @@ fn debts_survive_idle_classes() {
 #[test]
 fn lu_5379_long_listings_are_complete() {
     let mut sim = TbfSim::by_uid();
-    for uid in 1..=1000 {
-        sim.queue(0, uid, 1, 1);
-    }
+    sim.play("queue 1-1000 1");
     let rows = sim.rows();
     assert_eq!(rows.len(), 1000);
     let mut all = TbfRows::new();
@@ -79,82 +117,25 @@ fn lu_5379_long_listings_are_complete() {
     assert!(text.len() > 100_000 && text.contains("uid:1000"));
 }
 
-/// Checks LU-6163, LU-6174: products and quotients of 64 bits and more are correct.
-#[test]
-fn lu_6163_large_products_are_right() {
-    for rate in ["32GiB/s", "1B/s", "10000000", "1"] {
-        let mut sim = TbfSim::by_uid();
-        sim.late = 0;
-        sim.rule(&format!("start a uid={{1}} rate={rate}"));
-        // Idle for ten years.
-        sim.queue(0, 1, 1, 1);
-        assert_eq!(sim.count(1, 1, none), 1);
-        sim.now += 315_360_000 * SECOND;
-        sim.queue(0, 1, 4, 1);
-        let burst =
-            std::iter::from_fn(|| matches!(sim.get(0, false), Decision::Item(_)).then_some(()));
-        assert_eq!(burst.count(), 3, "{rate}");
-        let Decision::Throttled { until } = sim.get(0, false) else {
-            panic!("the fourth one has to wait");
-        };
-        assert!(
-            until > sim.now && until <= sim.now + 4 * 4096 * SECOND,
-            "{rate}"
-        );
-    }
-}
-
 /// Checks LU-15926, and the residue of exactly one token: no remainder persists over a change.
 #[test]
 fn lu_15926_changes_leave_no_remainder() {
     let mut sim = TbfSim::by_uid();
-    sim.rule("start a uid={1} rate=3 realtime=1");
-    sim.queue(0, 1, 16, 1);
+    sim.play("start a uid={1} rate=3 realtime=1; queue 1 16");
     for rate in (1..200).chain([1, 10_000_000, 1, 999_999, 7]) {
         sim.run(sim.now + SECOND / 50 + 1, one);
         sim.rule(&format!("change a rate={rate}"));
     }
-    sim.run(sim.now + 2 * SECOND, one);
-    near(
-        sim.count(1, 100 * SECOND, one),
-        700,
-        1.0,
-        "after the changes",
-    );
-}
-
-/// Checks LU-19137: the wake-up time is absolute and at most one token away, also long after the
-/// start.
-#[test]
-fn lu_19137_the_wake_up_is_absolute() {
-    for days in [0, 1, 3650] {
-        let mut sim = TbfSim::by_uid();
-        sim.now = days * 86_400 * SECOND;
-        sim.rule("start a uid={1} rate=10");
-        sim.queue(0, 1, 4, 1);
-        for _ in 0..3 {
-            assert!(matches!(sim.get(0, false), Decision::Item(_)));
-        }
-        let Decision::Throttled { until } = sim.get(0, false) else {
-            panic!("three tokens were there");
-        };
-        assert_eq!(until, sim.now + SECOND / 10);
-    }
+    sim.play("run 2s; in 100s: 1=700~1");
 }
 
 /// Checks LU-16796, LU-20423, hazard 18: idle classes stay within their limit. Evicted classes that
 /// return equal new ones; a class with requests is never evicted.
 #[test]
 fn lu_19597_idle_classes_are_bounded() {
-    let tunables = Tunables {
-        cache_size: CacheSize::new(10).unwrap(),
-        ..Tunables::default()
-    };
-    let mut sim = TbfSim::new("uid", 1, &tunables);
-    sim.rule("start a uid={5000} rate=1");
-    sim.queue(0, 5000, 10, 1);
-    assert_eq!(sim.count(5000, 1, none), 3);
-    sim.served.clear();
+    let mut sim = TbfSim::by_uid();
+    sim.play("with uid cache_size=10; start a uid={5000} rate=1; queue 5000 10");
+    sim.play("in 1ns none: 5000=3");
     for uid in 1..=1000 {
         sim.queue(0, uid, 1, 1);
         assert!(matches!(sim.get(0, false), Decision::Item(_)));
@@ -170,12 +151,8 @@ fn lu_19597_idle_classes_are_bounded() {
 /// regardless of the rules in the table.
 #[test]
 fn beyond_the_bound_the_rule_limits() {
-    let tunables = Tunables {
-        classes_max: ClassesMax::new(64).unwrap(),
-        ..Tunables::default()
-    };
-    let mut sim = TbfSim::new("uid", 1, &tunables);
-    sim.rule("change default rate=100");
+    let mut sim = TbfSim::by_uid();
+    sim.play("with uid classes_max=64; change default rate=100");
     let listed: Vec<String> = (1000..1040).map(|uid| uid.to_string()).collect();
     sim.rule(&format!("start a uid={{{}}} rate=50", listed.join(" ")));
     let mut without = Vec::new();
@@ -209,54 +186,4 @@ fn beyond_the_bound_the_rule_limits() {
         sim.class(0, uid);
         assert!(sim.own_row(uid).is_some());
     }
-}
-
-/// Checks hazard 3: no throttling flag can remain set; the answer of a part depends only on the
-/// queued requests.
-#[test]
-fn hazard_3_throttling_has_no_flag() {
-    let mut sim = TbfSim::by_uid();
-    sim.rule("start a uid={1} rate=1");
-    sim.queue(0, 1, 4, 1);
-    sim.run(sim.now + 1, none);
-    assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
-    // An arrival of another user is served at once, regardless of earlier answers.
-    sim.queue(0, 2, 1, 1);
-    assert!(matches!(sim.get(0, false), Decision::Item(request) if request.owner == 2));
-    assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
-    assert!(matches!(sim.get(0, true), Decision::Item(_)));
-    assert!(matches!(sim.get(0, false), Decision::Empty));
-}
-
-/// Checks hazard 7: a class that is exactly one token late keeps exactly one token.
-#[test]
-fn hazard_7_exactly_one_token_late() {
-    for realtime in [0, 1] {
-        let mut sim = TbfSim::by_uid();
-        sim.late = 0;
-        sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
-        sim.queue(0, 1, 10, 1);
-        assert_eq!(sim.count(1, 1, none), 3);
-        // The fourth request has its token after 1 ms; after exactly 2 ms, two requests are
-        // eligible.
-        sim.now += 2_000_000 - 1;
-        assert_eq!(sim.count(1, 1, none), 2);
-        assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
-    }
-}
-
-/// Checks hazard 19: thousands of realtime classes without tokens do not delay a class with tokens.
-#[test]
-fn hazard_19_realtime_classes_without_tokens() {
-    let mut sim = TbfSim::by_uid();
-    sim.rule("start a uid={5001} rate=10");
-    sim.rule("change default rate=1 realtime=1");
-    for uid in 1..=5000 {
-        sim.queue(0, uid, 4, 1);
-    }
-    sim.run(sim.now + 1, none);
-    assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 15_000);
-    assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
-    sim.queue(0, 5001, 1, 1);
-    assert!(matches!(sim.get(0, false), Decision::Item(request) if request.owner == 5001));
 }

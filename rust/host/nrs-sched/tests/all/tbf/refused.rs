@@ -2,11 +2,10 @@
 
 //! Requests that the device refuses cost no tokens.
 
-use super::sim::{none, TbfSim, SECOND};
+use super::sim::SECOND;
 use nrs_sched::{
     arena::{attrs, Request},
-    item::Item,
-    policy::{tbf, Config, Decision, Kind, Part, Tunables},
+    policy::{tbf, Config, Kind, Tunables},
     server::{Relate, Server},
 };
 
@@ -43,32 +42,4 @@ fn a_backlog_for_a_dead_device_ends_at_once() {
     assert_eq!(server.started.last(), Some(&60));
     server.wait(SECOND / 5);
     assert_eq!(server.started.last(), Some(&61));
-}
-
-/// Checks that refused requests return their tokens to all buckets from which they took, that no
-/// bucket gets more than its depth, and that the front of the class has a token that is returned.
-#[test]
-fn each_bucket_gets_its_tokens_back() {
-    for parts in [1, 2] {
-        let mut sim = TbfSim::new("uid", parts, &tbf::Tunables::default());
-        sim.late = 0;
-        sim.rule("start all uid={7} rate=10");
-        sim.rule("start own uid={1} rate=20 also=all");
-        let (cost, class) = (Request::new(1, 0, 1, 0).cost(), sim.class(0, 1));
-        let refuse = |sim: &mut TbfSim| sim.parts[0].refund(class, cost, sim.now);
-        for _ in 0..10 {
-            sim.queue(0, 1, 1, 1);
-            assert!(matches!(sim.get(0, false), Decision::Item(_)));
-            refuse(&mut sim);
-        }
-        (0..10).for_each(|_| refuse(&mut sim));
-        sim.queue(0, 1, 100, 1);
-        // The depth of three, ten tokens of the shared bucket a second, and 10 ms for lateness.
-        let count = sim.count(1, SECOND, none);
-        assert_eq!(count, 3 + 10, "{parts} partitions");
-        assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
-        refuse(&mut sim);
-        assert!(matches!(sim.get(0, false), Decision::Item(_)));
-        assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
-    }
 }

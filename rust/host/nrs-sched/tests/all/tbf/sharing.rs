@@ -2,13 +2,13 @@
 
 //! Buckets that several classes or partitions share: `also`, lending, and real threads.
 
-use super::sim::{attrs, near, none, one, TbfSim, SECOND};
+use super::sim::{attrs, near, play, TbfSim, SECOND};
 use nrs_sched::{
     arena::{view, Request},
     item::Item,
     mem,
     policy::{
-        tbf::{params::GlobalRate, Config, Shared, State, Tunables, Update},
+        tbf::{Config, Shared, State, Tunables, Update},
         Configuration, Decision, Part,
     },
     rng::Rng,
@@ -19,157 +19,99 @@ use std::sync::{
     Mutex,
 };
 
-/// Calls `test` with servers and their number of partitions: one partition, two that share rates,
-/// and one that does not share.
-fn layouts(test: impl Fn(TbfSim, usize)) {
-    for (parts, global_rate) in [
-        (1, GlobalRate::On),
-        (2, GlobalRate::On),
-        (1, GlobalRate::Off),
-    ] {
-        let tunables = Tunables {
-            global_rate,
-            ..Tunables::default()
-        };
-        test(TbfSim::new("uid", parts, &tunables), parts as usize);
-    }
-}
+const SHARING: &str = "
+# two limits: each client's, and a common one of a group [PARTS GLOBAL: 1 1, 2 1, 1 0]
+with uid parts=PARTS global_rate=GLOBAL
+start group uid={999} rate=250
+start each uid={1 2 3 4 5} rate=100 also=group
+start free uid={6} rate=100
+queue 1-2 8 @*
+queue 6 8
+run 1s
+// Two clients get their own rates.
+in 4s: each:1-2=400~1 6=400~1
+// Five clients get equal parts of the group's rate.
+queue 3-5 8 @*
+run 1s
+in 10s: 1-5=2500~1 each:1-5=500~3 6=1000~1
+// A change of the group affects its clients.
+change group rate=100
+in 10s: 1-5=1000~2
 
-/// Checks two stacked limits: a rate for each client, and a common rate for all clients of a group.
-#[test]
-fn also_limits_all_who_name_the_rule() {
-    layouts(|mut sim, parts| {
-        sim.rule("start group uid={999} rate=250");
-        sim.rule("start each uid={1 2 3 4 5} rate=100 also=group");
-        sim.rule("start free uid={6} rate=100");
-        for uid in 1..=2 {
-            sim.queue(uid as usize % parts, uid, 8, 1);
-        }
-        sim.queue(0, 6, 8, 1);
-        sim.run(sim.now + SECOND, one);
-        // Two clients get their own rates.
-        let got = sim.measure(4 * SECOND, one);
-        for uid in [1, 2, 6] {
-            near(got[&uid].0, 400, 1.0, "own");
-        }
-        // Five clients get equal parts of the group's rate.
-        for uid in 3..=5 {
-            sim.queue(uid as usize % parts, uid, 8, 1);
-        }
-        sim.run(sim.now + SECOND, one);
-        let got = sim.measure(10 * SECOND, one);
-        let all: u64 = (1..=5).map(|uid| got[&uid].0).sum();
-        near(all, 2500, 1.0, "group");
-        for uid in 1..=5 {
-            near(got[&uid].0, 500, 3.0, "part");
-        }
-        near(got[&6].0, 1000, 1.0, "free");
-        // A change of the group affects its clients.
-        sim.rule("change group rate=100");
-        let got = sim.measure(10 * SECOND, one);
-        near((1..=5).map(|uid| got[&uid].0).sum(), 1000, 2.0, "changed");
-    });
-}
+# a borrower gets unused rates, the owner has its own in 100 ms [PARTS GLOBAL: 1 1, 2 1, 1 0]
+with uid parts=PARTS global_rate=GLOBAL
+start owner uid={1} rate=1000
+start other uid={2} rate=500 borrow=1
+start third uid={3} rate=200
+queue 2 32 @1
+run 1s
+// Alone: the rate of the borrower and those of the two idle rules.
+in 4s: 2=6800~1
+// The owner returns: it has its full rate at once, and the borrower has the rest after 100 ms.
+queue 1 16
+in 0.1s: 1=99..
+in 4s: 1=4000~1 2=2800~2
+// All three: nothing is left to borrow.
+queue 3 16
+run 0.2s
+in 4s: 1=4000~2 2=2000~2 3=800~2
+row 2 borrowed=5001..
+row 1 borrowed=0
 
-/// Checks that a class throttled by one bucket takes no token of another bucket that other classes
-/// could use.
-#[test]
-fn a_token_of_each_or_of_none() {
-    let mut sim = TbfSim::by_uid();
-    sim.rule("start wide uid={999} rate=100");
-    sim.rule("start narrow uid={998} rate=1");
-    let many = (100..200)
-        .map(|uid| uid.to_string())
-        .collect::<Vec<_>>()
-        .join(" ");
-    sim.rule(&format!(
-        "start both uid={{{many}}} rate=1000 also=wide+narrow"
-    ));
-    sim.rule("start one uid={1} rate=1000 also=wide");
-    for uid in 100..200 {
-        sim.queue(0, uid, 4, 1);
-    }
-    sim.run(sim.now + 5 * SECOND, none);
-    sim.queue(0, 1, 8, 1);
-    sim.run(sim.now + SECOND, one);
-    let got = sim.measure(20 * SECOND, one);
-    let narrow: u64 = (100..200)
-        .filter_map(|uid| got.get(&uid))
-        .map(|got| got.0)
-        .sum();
-    near(narrow, 20, 5.0, "narrow");
-    near(got[&1].0 + narrow, 2000, 1.0, "wide");
-    // A byte limit beside a request limit.
-    let mut sim = TbfSim::by_uid();
-    sim.rule("start bytes uid={999} rate=1MiB/s");
-    sim.rule("start iops uid={1} rate=100 also=bytes");
-    sim.queue(0, 1, 8, 1);
-    sim.run(sim.now + SECOND, one);
-    near(
-        sim.count(1, 10 * SECOND, one),
-        1000,
-        1.0,
-        "requests are the limit",
-    );
-    sim.run(sim.now + 2 * SECOND, |_| 256);
-    near(
-        sim.count(1, 100 * SECOND, |_| 256),
-        100,
-        2.0,
-        "bytes are the limit",
-    );
-}
+# a class throttled by one bucket takes no token of another that other classes could use
+with uid+gid
+start wide uid={999} rate=100
+start narrow uid={998} rate=1
+start both gid={1} rate=1000 also=wide+narrow
+start one uid={1} rate=1000 also=wide
+queue 100-199 4
+run 5s none
+queue 1 8
+run 1s
+in 20s: 100-199=20~5 1,100-199=2000~1
 
-/// Checks that a borrower gets the unused rate of other rules, and that the owner has it again
-/// within 100 ms.
-#[test]
-fn lending_and_its_return() {
-    layouts(|mut sim, parts| {
-        let borrower = parts - 1;
-        sim.rule("start owner uid={1} rate=1000");
-        sim.rule("start other uid={2} rate=500 borrow=1");
-        sim.rule("start third uid={3} rate=200");
-        sim.queue(borrower, 2, 32, 1);
-        sim.run(sim.now + SECOND, one);
-        // Alone: the rate of the borrower and those of the two idle rules.
-        near(sim.count(2, 4 * SECOND, one), 4 * 1700, 1.0, "borrowed");
-        // The owner returns: it has its full rate at once, and the borrower has the rest after 100
-        // ms.
-        sim.queue(0, 1, 16, 1);
-        let got = sim.measure(SECOND / 10, one);
-        assert!(got[&1].0 >= 99, "{got:?}");
-        let got = sim.measure(4 * SECOND, one);
-        near(got[&1].0, 4000, 1.0, "owner");
-        near(got[&2].0, 4 * 700, 2.0, "rest");
-        // All three: nothing is left to borrow.
-        sim.queue(0, 3, 16, 1);
-        sim.run(sim.now + SECOND / 5, one);
-        let got = sim.measure(4 * SECOND, one);
-        for (uid, rate) in [(1, 1000), (2, 500), (3, 200)] {
-            near(got[&uid].0, 4 * rate, 2.0, &format!("{uid} of all"));
-        }
-        assert!(sim.row(2).counters.borrowed > 5000);
-        assert_eq!(sim.row(1).counters.borrowed, 0);
-    });
-}
+# a byte limit beside a request limit
+start bytes uid={999} rate=1MiB/s
+start iops uid={1} rate=100 also=bytes
+queue 1 8
+run 1s
+in 10s: 1=1000~1
+run 2s large
+in 100s large: 1=100~2
 
-/// Checks that a rule without `borrow` keeps its rate, and that the default rule neither lends nor
-/// borrows.
+# a rule without borrow keeps its rate, and the default rule neither lends nor borrows
+start owner uid={1} rate=1000
+start other uid={2} rate=500
+queue 2 32
+run 1s
+in 1s: 2=500~1
+stop owner
+change other borrow=1
+run 1s
+in 1s: 2=500~1
+// Bytes are not lent to requests.
+start owner uid={1} rate=100MiB/s
+in 1s: 2=500~1.5
+
+# refused requests return their tokens to all buckets from which they took [PARTS: 1, 2]
+with uid parts=PARTS
+late 0
+start all uid={7} rate=10
+start own uid={1} rate=20 also=all
+10x queue 1 1; get 1; refund 1
+// No bucket gets more than its depth.
+10x refund 1
+queue 1 100
+// The depth of three, ten tokens of the shared bucket a second, and 10 ms for lateness.
+in 1s none: 1=13
+get throttled
+// The front of the class has a token that is returned.
+refund 1; get 1 throttled
+";
+
 #[test]
-fn only_who_may_borrows() {
-    let mut sim = TbfSim::by_uid();
-    sim.rule("start owner uid={1} rate=1000");
-    sim.rule("start other uid={2} rate=500");
-    sim.queue(0, 2, 32, 1);
-    sim.run(sim.now + SECOND, one);
-    near(sim.count(2, SECOND, one), 500, 1.0, "not marked");
-    sim.rule("stop owner");
-    sim.rule("change other borrow=1");
-    sim.run(sim.now + SECOND, one);
-    near(sim.count(2, SECOND, one), 500, 1.0, "no lender");
-    // Bytes are not lent to requests.
-    sim.rule("start owner uid={1} rate=100MiB/s");
-    near(sim.count(2, SECOND, one), 500, 1.5, "another unit");
+fn sharing() {
+    play(SHARING);
 }
 
 /// Checks that four threads that share a limit in real time get it together.
@@ -177,13 +119,15 @@ fn only_who_may_borrows() {
 fn threads_share_one_rate() {
     let config = Config::parse(Some("uid"), &Tunables::default()).unwrap();
     let shared = mem::Shared::new(Shared::new(&config, 5, 1).unwrap()).unwrap();
-    let rule_list = config.rule_list().unwrap();
-    let rule_list = rule_list
-        .apply(&RuleCommand::parse("start a uid={1} rate=1000000").unwrap())
-        .unwrap();
-    let rule_list = rule_list
-        .apply(&RuleCommand::parse("start b uid={2} rate=1000 also=a").unwrap())
-        .unwrap();
+    let rules = [
+        "start a uid={1} rate=1000000",
+        "start b uid={2} rate=1000 also=a",
+    ];
+    let rule_list = rules
+        .iter()
+        .fold(config.rule_list().unwrap(), |rule_list, rule| {
+            rule_list.apply(&RuleCommand::parse(rule).unwrap()).unwrap()
+        });
     let rules = mem::Shared::new(rule_list.compile(1).unwrap()).unwrap();
     let update = Update::new(rules, &config).unwrap();
     // Simulated time that all threads advance.
@@ -237,9 +181,7 @@ fn threads_share_one_rate() {
 #[test]
 fn a_long_wait_takes_few_looks() {
     let mut sim = TbfSim::by_uid();
-    sim.late = 0;
-    sim.rule("start a uid={1} rate=1KiB/s borrow=1");
-    sim.queue(0, 1, 3, 256);
+    sim.play("late 0; start a uid={1} rate=1KiB/s borrow=1; queue 1 3 256");
     let (end, mut asked) = (sim.now + 100 * SECOND, 0);
     while sim.now < end {
         if let Decision::Throttled { until } = sim.get(0, false) {

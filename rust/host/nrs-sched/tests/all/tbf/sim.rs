@@ -9,12 +9,15 @@ use nrs_sched::{
     class::ClassId,
     item::{Cost, Item},
     mem,
+    parameters::Values,
     policy::{
+        params::ClassesMax,
         tbf::{stats::TbfRow, Config, Shared, State, TbfRowBuf, Tunables, Update},
         BypassOutcome, BypassReason, Configuration, Decision, Part,
     },
     rng::Rng,
     rules::{RuleCommand, RuleList},
+    script::{check, list, number, steps, time},
 };
 use std::collections::BTreeMap;
 
@@ -216,20 +219,6 @@ impl TbfSim {
         self.now = end;
     }
 
-    /// Runs for `ns` with one request served every `period` ns on the first part; each served
-    /// request is replaced. Returns the service of each owner.
-    pub fn congested(&mut self, ns: u64, period: u64) -> BTreeMap<u32, (u64, u64)> {
-        self.served.clear();
-        let end = self.now + ns;
-        while self.now < end {
-            if let Decision::Item(request) = self.get(0, false) {
-                self.queue(0, request.owner, 1, request.pages);
-            }
-            self.now += period;
-        }
-        self.served.clone()
-    }
-
     /// Runs for `ns`; returns the requests and pages of each owner in this time.
     pub fn measure(&mut self, ns: u64, next: Next) -> BTreeMap<u32, (u64, u64)> {
         self.served.clear();
@@ -240,6 +229,202 @@ impl TbfSim {
     /// Returns the number of requests of `owner` served within `ns`.
     pub fn count(&mut self, owner: u32, ns: u64, next: Next) -> u64 {
         self.measure(ns, next).get(&owner).map_or(0, |got| got.0)
+    }
+
+    /// Plays statements, separated by line ends or semicolons; `Nx` in front of a line repeats it.
+    ///
+    /// | statement | |
+    /// |---|---|
+    /// | `with ARGUMENT [parts=N] [NAME=VALUE]…` | creates other partitions; sets `nrs_tbf_NAME` |
+    /// | `late TIME` | sets the maximum delay of the timer |
+    /// | `start …`, `change …`, `stop …`, `now COMMAND` | applies a command; all classes follow |
+    /// | `later COMMAND` | applies a command; classes follow when they are accessed |
+    /// | `queue OWNERS COUNT [PAGES] [@PART]` | queues requests; `@*` spreads the owners |
+    /// | `pass OWNERS WAY [COUNT] [OUTCOME]` | passes requests; the default is `1 counted` |
+    /// | `refund OWNER` | returns a request that the device refused |
+    /// | `wait TIME` | lets time pass without a decision |
+    /// | `run TIME [NEXT]` | runs, with [`Next`] `one` (default), `none`, `mixed` or `large` |
+    /// | `in TIME [NEXT]: SERVED…` | runs, and checks the service in this time |
+    /// | `congested TIME PERIOD: SERVED…` | does so with one request every PERIOD on part 0 |
+    /// | `clear`, `served: SERVED…` | clears, checks the service |
+    /// | `get DECISION…`, `force DECISION` | checks decisions: OWNER, `empty`, `throttled[=TIME]` |
+    /// | `burst COUNT` | checks the number of requests that are eligible now |
+    /// | `drain` | dispatches all requests |
+    /// | `row OWNER NAME=VALUE…` | checks the row of an owner |
+    ///
+    /// SERVED is `OWNERS=COUNT` with the sum, `each:OWNERS=COUNT` or `OWNERS.pages=COUNT`; `*`
+    /// stands for all owners. Numbers are as in [`nrs_sched::script`].
+    pub fn play(&mut self, text: &str) {
+        text.lines()
+            .for_each(|line| steps(line.trim(), |step| self.step(step)));
+    }
+
+    fn step(&mut self, step: &str) {
+        let (what, checks) = match step.split_once(": ") {
+            Some((what, checks)) => (what, checks),
+            None => (step, ""),
+        };
+        let words: Vec<&str> = what.trim_end_matches(':').split_whitespace().collect();
+        match *words {
+            [] => {}
+            ["with", argument, ref rest @ ..] => *self = Self::with(argument, rest),
+            ["late", late] => self.late = time(late),
+            ["start" | "change" | "stop", ..] => self.rule(step),
+            ["now", ..] => self.rule(&step[4..]),
+            ["later", ..] => self.rule_later(&step[6..]),
+            ["queue", owners, count, ref rest @ ..] => self.step_queue(owners, count, rest),
+            ["pass", owners, way, ref rest @ ..] => self.step_pass(owners, way, rest),
+            ["refund", owner] => {
+                let class = self.class(0, number(owner) as u32);
+                let cost = self.request(0, 1).cost();
+                self.parts[0].refund(class, cost, self.now);
+            }
+            ["wait", ns] => self.now += time(ns),
+            ["run", ns, ref next @ ..] => self.run(self.now + time(ns), next_of(next)),
+            ["in", ns, ref next @ ..] => {
+                self.served.clear();
+                self.run(self.now + time(ns), next_of(next));
+            }
+            ["congested", ns, period] => {
+                self.served.clear();
+                let end = self.now + time(ns);
+                while self.now < end {
+                    if let Decision::Item(request) = self.get(0, false) {
+                        self.queue(0, request.owner, 1, request.pages);
+                    }
+                    self.now += time(period);
+                }
+            }
+            ["clear"] => self.served.clear(),
+            ["served"] => {}
+            ["get", ref wants @ ..] => wants
+                .iter()
+                .for_each(|want| self.check_decision(want, false)),
+            ["force", want] => self.check_decision(want, true),
+            ["burst", count] => check("burst", self.burst() as f64, count),
+            ["drain"] => while let Decision::Item(_) = self.get(0, true) {},
+            ["row", owner, ref values @ ..] => self.check_row(number(owner) as u32, values),
+            _ => panic!("unknown statement {step}"),
+        }
+        checks
+            .split_whitespace()
+            .for_each(|check| self.check_served(check));
+    }
+
+    fn with(argument: &str, settings: &[&str]) -> Self {
+        let (mut parts, mut values) = (1, Values::default());
+        for setting in settings {
+            match setting.split_once('=').expect("NAME=VALUE") {
+                ("parts", count) => parts = number(count) as u64,
+                ("classes_max", max) => {
+                    let max = ClassesMax::new(number(max) as u32);
+                    values.policies.tbf.classes_max = max.expect("within limits");
+                }
+                (name, value) => {
+                    let set = values.set_named(&format!("nrs_tbf_{name}"), value);
+                    set.expect("valid");
+                }
+            }
+        }
+        Self::new(argument, parts, &values.policies.tbf)
+    }
+
+    fn step_queue(&mut self, owners: &str, count: &str, rest: &[&str]) {
+        let part = rest.iter().find_map(|word| word.strip_prefix('@'));
+        let pages = rest.iter().find_map(|word| word.parse().ok());
+        for owner in list(owners) {
+            let part = match part {
+                Some("*") => owner as usize,
+                part => part.map_or(0, |part| number(part) as usize),
+            };
+            let part = part % self.parts.len();
+            self.queue(part, owner, number(count) as u32, pages.unwrap_or(1));
+        }
+    }
+
+    fn step_pass(&mut self, owners: &str, way: &str, rest: &[&str]) {
+        let way = match way {
+            "forced" => BypassReason::Forced { contended: true },
+            "merged" => BypassReason::Merged,
+            _ => BypassReason::Opportunity,
+        };
+        let want = match rest.last() {
+            Some(&"refused") => BypassOutcome::Refused,
+            Some(count) if count.parse::<u32>().is_err() => panic!("unknown outcome {count}"),
+            _ => BypassOutcome::Counted,
+        };
+        let count = rest.iter().find_map(|word| word.parse().ok());
+        for owner in list(owners) {
+            for _ in 0..count.unwrap_or(1) {
+                assert_eq!(self.pass(owner, 1, way), want);
+            }
+        }
+    }
+
+    /// Takes all eligible requests; returns their number.
+    pub fn burst(&mut self) -> u64 {
+        let mut count = 0;
+        while let Decision::Item(_) = self.get(0, false) {
+            count += 1;
+        }
+        count
+    }
+
+    fn check_decision(&mut self, want: &str, force: bool) {
+        match (self.get(0, force), want.split_once('=')) {
+            (Decision::Item(request), _) => assert_eq!(request.owner.to_string(), want),
+            (Decision::Empty, _) => assert_eq!(want, "empty"),
+            (Decision::Throttled { .. }, None) => assert_eq!(want, "throttled"),
+            (Decision::Throttled { until }, Some((_, want))) => {
+                check("throttled for", (until - self.now) as f64, want);
+            }
+        }
+    }
+
+    fn check_row(&self, owner: u32, values: &[&str]) {
+        let TbfRow {
+            counters,
+            rate,
+            queued,
+            debt,
+            ..
+        } = self.row(owner);
+        for value in values {
+            let (name, want) = value.split_once('=').expect("NAME=VALUE");
+            let have = match name {
+                "rate" => rate.per_second(),
+                "queued" => queued.into(),
+                "debt" => debt,
+                "cost" => counters.cost,
+                "borrowed" => counters.borrowed,
+                "forced" => counters.forced,
+                "dispatched" => counters.dispatched,
+                _ => panic!("unknown field {name}"),
+            };
+            check(name, have as f64, want);
+        }
+    }
+
+    fn check_served(&self, text: &str) {
+        let (owners, want) = text.split_once('=').expect("OWNERS=COUNT");
+        let of = |(count, pages): &(u64, u64)| match owners.ends_with(".pages") {
+            true => *pages,
+            false => *count,
+        };
+        let of = |owner: u32| self.served.get(&owner).map_or(0, of);
+        let names = owners
+            .trim_start_matches("each:")
+            .trim_end_matches(".pages");
+        let all = match names {
+            "*" => self.served.keys().copied().collect(),
+            names => list(names),
+        };
+        if owners.starts_with("each:") {
+            let each = all.into_iter();
+            each.for_each(|owner| check(&format!("owner {owner}"), of(owner) as f64, want));
+        } else {
+            check(owners, all.into_iter().map(of).sum::<u64>() as f64, want);
+        }
     }
 
     /// Returns the statistics of all parts, class by class.
@@ -279,6 +464,22 @@ pub fn mixed(rng: &mut Rng) -> u32 {
     } else {
         256
     }
+}
+
+/// Returns the function called so.
+fn next_of(name: &[&str]) -> Next {
+    match name {
+        [] | ["one"] => one,
+        ["none"] => none,
+        ["mixed"] => mixed,
+        ["large"] => |_| 256,
+        _ => panic!("unknown function {name:?}"),
+    }
+}
+
+/// Plays cases ([`nrs_sched::script`]) of [`TbfSim::play`], each in one partition by uid at first.
+pub fn play(text: &str) {
+    nrs_sched::script::play(text, TbfSim::by_uid, TbfSim::play);
 }
 
 /// Returns 0: no further requests.

@@ -3,7 +3,7 @@
 mod wrong;
 
 use super::*;
-use crate::sched::{attr::Id, jobid::JobId, nid::Nid, qbm::terms::BandwidthClass};
+use crate::sched::{attr::Id, jobid::JobId, nid::Nid};
 
 /// Service with devices `d1` to `d9`.
 pub(super) struct Nine;
@@ -33,19 +33,164 @@ fn refused(text: &str) -> Error {
     }
 }
 
-fn nid(text: &str) -> ClientKey {
-    ClientKey::Key(Key::Nid(Nid::parse(text).unwrap()))
+/// Parses a client, such as `jobid:dd`, `uid:7`, `absent:uid`, `device:3`, `default` or `0@lo`.
+fn client(text: &str) -> ClientKey {
+    let number = |text: &str| text.parse().unwrap();
+    ClientKey::Key(match text.split_once(':') {
+        Some(("jobid", name)) => Key::Jobid(JobId::new(name.as_bytes())),
+        Some(("uid", uid)) => Key::Uid(number(uid)),
+        Some(("gid", gid)) => Key::Gid(number(gid)),
+        Some(("absent", field)) => match field {
+            "nid" => Key::Absent(Field::Nid),
+            "jobid" => Key::Absent(Field::Jobid),
+            _ => Key::Absent(Field::Uid),
+        },
+        Some(("device", device)) => return ClientKey::Device(number(device)),
+        None if text == "default" => Key::Default,
+        _ => Key::Nid(Nid::parse(text).unwrap()),
+    })
 }
 
-fn job(text: &str) -> ClientKey {
-    ClientKey::Key(Key::Jobid(JobId::new(text.as_bytes())))
+/// Cases of lines of a plan, followed by what is in effect: `group TARGET=INDEX…`, `line
+/// CLIENT=INDEX…` in group 0, `terms` and `default INDEX=CLASS:MIN:MAX…` of clients without a line,
+/// and `reserves INDEX=RATES…`, in bytes/s.
+const LOOKUPS: &str = "
+# groups of targets
+group a capacity=1MB target=8:16; group b capacity=1MB target=7
+group c capacity=2MB
+| group 8388624=0 7=1 8=2 0=2 4294967295=2
+
+# a target without a group
+group a capacity=1MB target=0
+| group 0=0 1=none
+
+# terms of unlisted clients without settings
+group a capacity=100MB
+| terms 0=fair_share:100000000:100000000 1=none
+| default 0=fair_share:100000000:100000000 1=none
+
+# terms of unlisted clients [LINE TERMS: class=ls low_share:100000000:100000000, \
+min=5% fair_share:5000000:100000000, \
+max=5% fair_share:5000000:5000000]
+default LINE
+group a capacity=100MB
+| terms 0=TERMS 1=none
+| default 0=TERMS 1=none
+
+# terms of unlisted clients of a group [LINE TERMS: # first_come:1000000:2000000, \
+max=50% first_come:1000000:50000000]
+default class=fc min=1MB max=2MB
+group a capacity=100MB LINE
+| terms 0=TERMS 1=none
+| default 0=TERMS 1=none
+
+# terms of a group replace the defaults
+default class=fc min=1MB max=2MB
+group a capacity=100MB class=mover min=2MB
+| terms 0=mover:2000000:2000000 1=none
+
+# defaults may exceed the capacity of a group of movers, because they are not used there
+default min=5MB
+group a capacity=1MB strategy=mover
+| terms 0=none
+| default 0=fair_share:1000000:1000000
+
+# reserves
+group a capacity=10MB reserve_first_come=10% reserve_mover=1MB reserve_low_share=0
+group b capacity=10MB target=1 reserve_first_come=25% reserve_fair_share=25% \
+reserve_low_share=25% reserve_mover=2500KB
+| reserves 0=1000000,0,0,1000000 1=2500000,2500000,2500000,2500000
+
+# a line matches clients of the kind of by
+group a capacity=100MB
+client *@tcp class=fc min=1MB
+| line 10.0.0.1@tcp=0 absent:nid=none default=none uid:10=none device:1=none jobid:10.0.0.1@tcp=none
+
+# lines of jobs
+by jobid; group a capacity=9MB
+client d1 class=fs min=1MB; client d? class=fs min=2MB
+client *.* class=fs min=3MB; client * class=fs min=4MB
+| line jobid:d1=0 jobid:d2=1 jobid:d=3 jobid:d.1=2 jobid:x=3 absent:jobid=3
+
+# lines of devices
+by device; group a capacity=9MB
+client d1 class=fs min=1MB; client d? class=fs min=2MB
+client *.* class=fs min=3MB; client * class=fs min=4MB
+| line device:1=0 device:2=1 device:9=1 device:0=none device:10=none
+
+# lines of users
+by uid; group a capacity=9MB; client 0 class=fc min=1MB
+client 4294967295 class=fc min=2MB; client 1000 class=fc min=3MB
+| line uid:0=0 absent:uid=1 uid:1000=2 uid:1=none gid:0=none 0@lo=none
+";
+
+fn shown_terms(terms: Entitlement) -> String {
+    format!("{}:{}:{}", terms.class.name(), terms.min, terms.max)
 }
 
-fn terms(class: BandwidthClass, min: u64, max: u64) -> Option<Entitlement> {
-    Some(Entitlement { class, min, max })
+#[test]
+fn lookups() {
+    crate::script::play(LOOKUPS, String::new, |text, line| {
+        let Some(checks) = line.strip_prefix("| ") else {
+            *text += &format!("{line}\n");
+            return;
+        };
+        let plan = plan(text);
+        let (kind, checks) = checks.split_once(' ').unwrap();
+        for check in checks.split_whitespace() {
+            let (of, want) = check.split_once('=').unwrap();
+            let number = || of.parse().unwrap();
+            let shown = |index: Option<u32>| index.map(|index| index.to_string());
+            let have = match kind {
+                "group" => shown(plan.group_of(number())),
+                "line" => shown(plan.line_for(0, &client(of), &Nine)),
+                "reserves" => {
+                    let reserves = plan.groups()[number() as usize].reserves();
+                    Some(reserves.map(|reserve| reserve.to_string()).join(","))
+                }
+                "default" => plan.default_terms(number()).map(shown_terms),
+                _ => {
+                    let terms =
+                        ["0@lo", "default"].map(|name| plan.terms(number(), &client(name), &Nine));
+                    assert_eq!(terms[0], terms[1]);
+                    terms[0].map(shown_terms)
+                }
+            };
+            assert_eq!(have.as_deref().unwrap_or("none"), want, "{check}");
+        }
+    });
 }
 
-const MB: u64 = 1_000_000;
+/// Plans and the texts in which they are written; the line ends there are shown as `;`.
+const WRITTEN: &str = "
+# as it is read
+by nid; tune period=40ms floor=32KiB raise=30% |
+by device | by device;
+tune slow=10s floor=64Ki; tune headroom=0% | tune slow=10s floor=64KiB/s headroom=0%;
+default max=100% class=fs min=1000000 | default class=fair_share min=1MB/s max=100%;
+group x reserve_mover=5% capacity=1000MB strategy=classes target=253:7 max=1GB class=ls \
+| group x capacity=1GB/s target=253:7 class=low_share max=1GB/s reserve_mover=5%;
+group a-b.c:d@e_1 capacity=1073741825 strategy=mover \
+| group a-b.c:d@e_1 capacity=1073741825B/s strategy=mover;
+by nid;client 10.0.0.0/8@tcp0 class=fc min=5%; group b capacity=1MiB; \
+client 0@lo group=b class=mover min=40KB max=1MiB/s \
+| group b capacity=1MiB/s;client 10.0.0.0/8@tcp0 class=first_come min=5%;\
+client 0@lo class=mover min=40KB/s max=1MiB/s group=b;
+";
+
+#[test]
+fn written_as_it_is_read() {
+    crate::script::play(
+        WRITTEN,
+        || (),
+        |(), line| {
+            let (read, want) = line.split_once('|').unwrap();
+            let written = text(&plan(read));
+            assert_eq!(written.replace('\n', ";"), want.trim());
+            assert_eq!(text(&plan(&written)), written);
+        },
+    );
+}
 
 /// Plan of two groups, a prefix for the texts below.
 const TWO: &str = "group a capacity=100MB/s target=8:0\ngroup b capacity=10MB/s\n";
@@ -59,7 +204,7 @@ fn nothing_is_regulated_without_a_plan() {
         );
         assert!(plan.groups().is_empty() && plan.clients.as_slice().is_empty());
         assert_eq!(plan.group_of(0), None);
-        assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
+        assert_eq!(plan.terms(0, &client("0@lo"), &Nine), None);
         assert_eq!(text(&plan), "");
     }
 }
@@ -78,81 +223,6 @@ fn comments_blanks_and_semicolons() {
     ] {
         assert_eq!(text(&plan(other)), want, "{other}");
     }
-}
-
-#[test]
-fn groups_of_targets() {
-    let plan = plan(
-        "group a capacity=1MB target=8:16; group b capacity=1MB target=7\ngroup c capacity=2MB",
-    );
-    for (number, group) in [((8 << 20) | 16, 0), (7, 1), (8, 2), (0, 2), (u32::MAX, 2)] {
-        assert_eq!(plan.group_of(number), Some(group), "{number}");
-    }
-    assert_eq!(plan.groups()[0].target(), Some((8 << 20) | 16));
-    assert_eq!(
-        (plan.groups()[2].target(), plan.groups()[2].name()),
-        (None, "c")
-    );
-    assert_eq!(
-        super::tests::plan("group a capacity=1MB target=0").group_of(1),
-        None
-    );
-}
-
-#[test]
-fn terms_of_unlisted_clients() {
-    for (class, min, max, lines) in [
-        (BandwidthClass::FairShare, 100, 100, ""),
-        (BandwidthClass::LowShare, 100, 100, "default class=ls"),
-        (BandwidthClass::FairShare, 5, 100, "default min=5%"),
-        (BandwidthClass::FairShare, 5, 5, "default max=5%"),
-        (
-            BandwidthClass::FirstCome,
-            1,
-            2,
-            "default class=fc min=1MB max=2MB",
-        ),
-        (
-            BandwidthClass::FirstCome,
-            1,
-            50,
-            "default class=fc min=1MB max=2MB;max=50%",
-        ),
-        (
-            BandwidthClass::Mover,
-            2,
-            2,
-            "default class=fc min=1MB max=2MB;class=mover min=2MB",
-        ),
-    ] {
-        let (default, group) = lines.split_once(';').unwrap_or((lines, ""));
-        let plan = plan(&format!("{default}\ngroup a capacity=100MB {group}"));
-        let want = terms(class, min * MB, max * MB);
-        assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), want, "{lines}");
-        assert_eq!(plan.terms(0, &ClientKey::Key(Key::Default), &Nine), want);
-        assert_eq!(plan.terms(1, &nid("0@lo"), &Nine), None);
-        assert!(plan.default_terms(0) == want && plan.default_terms(1).is_none());
-    }
-    // Defaults of all groups may exceed the capacity of a group of movers, because they are not
-    // used there.
-    let plan = plan("default min=5MB\ngroup a capacity=1MB strategy=mover");
-    assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
-    assert_eq!(
-        plan.default_terms(0),
-        terms(BandwidthClass::FairShare, MB, MB)
-    );
-}
-
-#[test]
-fn reserves() {
-    let plan =
-        plan("group a capacity=10MB reserve_first_come=10% reserve_mover=1MB reserve_low_share=0");
-    assert_eq!(plan.groups()[0].reserves(), [MB, 0, 0, MB]);
-    let all = super::tests::plan(
-        "group a capacity=10MB reserve_first_come=25% reserve_fair_share=25% \
-         reserve_low_share=25% reserve_mover=2500KB",
-    );
-    assert_eq!(all.groups()[0].reserves().iter().sum::<u64>(), 10 * MB);
 }
 
 /// Compares lookups by binary search and by patterns: the first line decides in both cases.
@@ -195,85 +265,16 @@ fn many_lines() {
         ("a1", Some(2)),
         ("b", None),
     ] {
-        assert_eq!(jobs.line_for(0, &job(name), &Nine), want, "{name}");
+        assert_eq!(
+            jobs.line_for(0, &client(&format!("jobid:{name}")), &Nine),
+            want,
+            "{name}"
+        );
     }
     assert_eq!(
         (jobs.patterns.as_slice().len(), jobs.listed_max()),
         (2, u32::MAX)
     );
-}
-
-/// Verifies that a line matches only clients of the kind given by `by`. A model on the host tests
-/// the choice between lines.
-#[test]
-fn other_kinds_of_clients_have_no_line() {
-    let plan = plan(&format!("{TWO}client *@tcp class=fc min=1MB"));
-    assert_eq!(plan.line_for(0, &nid("10.0.0.1@tcp"), &Nine), Some(0));
-    for party in [
-        ClientKey::Key(Key::Absent(Field::Nid)),
-        ClientKey::Key(Key::Default),
-        ClientKey::Key(Key::Uid(10)),
-        ClientKey::Device(1),
-        job("10.0.0.1@tcp"),
-    ] {
-        assert_eq!(plan.line_for(0, &party, &Nine), None, "{party:?}");
-    }
-}
-
-#[test]
-fn jobs_users_and_devices() {
-    let lines = "group a capacity=9MB\n\
-                 client d1 class=fs min=1MB\n\
-                 client d? class=fs min=2MB\n\
-                 client *.* class=fs min=3MB\n\
-                 client * class=fs min=4MB";
-    let jobs = plan(&format!("by jobid\n{lines}"));
-    for (name, line) in [
-        ("d1", 0),
-        ("d2", 1),
-        ("d", 3),
-        ("d.1", 2),
-        ("x", 3),
-        ("", 3),
-    ] {
-        let party = match name {
-            "" => ClientKey::Key(Key::Absent(Field::Jobid)),
-            name => job(name),
-        };
-        assert_eq!(jobs.line_for(0, &party, &Nine), Some(line), "{name}");
-    }
-    let devices = plan(&format!("by device\n{lines}"));
-    for (device, line) in [
-        (1, Some(0)),
-        (2, Some(1)),
-        (9, Some(1)),
-        (0, None),
-        (10, None),
-    ] {
-        assert_eq!(
-            devices.line_for(0, &ClientKey::Device(device), &Nine),
-            line,
-            "{device}"
-        );
-    }
-    let users = plan(
-        "by uid\ngroup a capacity=9MB\nclient 0 class=fc min=1MB\n\
-         client 4294967295 class=fc min=2MB\nclient 1000 class=fc min=3MB",
-    );
-    for (party, line) in [
-        (Key::Uid(0), Some(0)),
-        (Key::Absent(Field::Uid), Some(1)),
-        (Key::Uid(1000), Some(2)),
-        (Key::Uid(1), None),
-        (Key::Gid(0), None),
-        (Key::Nid(Nid::parse("0@lo").unwrap()), None),
-    ] {
-        assert_eq!(
-            users.line_for(0, &ClientKey::Key(party), &Nine),
-            line,
-            "{party}"
-        );
-    }
 }
 
 #[test]
@@ -289,8 +290,8 @@ fn who_asks() {
     let hasher = Hasher::new(1);
     let mut hashes = Vec::new();
     for (by, party) in [
-        (By::Nid, nid("0@lo")),
-        (By::Jobid, job("j")),
+        (By::Nid, client("0@lo")),
+        (By::Jobid, client("jobid:j")),
         (By::Uid, ClientKey::Key(Key::Uid(7))),
         (By::Device, ClientKey::Device(3)),
     ] {
@@ -304,42 +305,6 @@ fn who_asks() {
     hashes.sort();
     hashes.dedup();
     assert_eq!(hashes.len(), 13);
-}
-
-#[test]
-fn written_as_it_is_read() {
-    for (written, again) in [
-        ("by nid\n", ""),
-        ("tune period=40ms floor=32KiB raise=30%\n", ""),
-        ("by device\n", "by device\n"),
-        (
-            "tune slow=10s floor=64Ki\ntune headroom=0%",
-            "tune slow=10s floor=64KiB/s headroom=0%\n",
-        ),
-        (
-            "default max=100% class=fs min=1000000",
-            "default class=fair_share min=1MB/s max=100%\n",
-        ),
-        (
-            "group x reserve_mover=5% capacity=1000MB strategy=classes target=253:7 \
-             max=1GB class=ls",
-            "group x capacity=1GB/s target=253:7 class=low_share max=1GB/s reserve_mover=5%\n",
-        ),
-        (
-            "group a-b.c:d@e_1 capacity=1073741825 strategy=mover",
-            "group a-b.c:d@e_1 capacity=1073741825B/s strategy=mover\n",
-        ),
-        (
-            "by nid;client 10.0.0.0/8@tcp0 class=fc min=5%\n\
-             group b capacity=1MiB; client 0@lo group=b class=mover min=40KB max=1MiB/s",
-            "group b capacity=1MiB/s\nclient 10.0.0.0/8@tcp0 class=first_come min=5%\n\
-             client 0@lo class=mover min=40KB/s max=1MiB/s group=b\n",
-        ),
-    ] {
-        let plan = plan(written);
-        assert_eq!(text(&plan), again, "{written}");
-        assert_eq!(text(&super::tests::plan(again)), again);
-    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use crate::sched::qbm::allocator::{accounts::ClassTally, *};
 use crate::sched::rng::Rng;
+use BandwidthClass::{FairShare, FirstCome, LowShare, Mover};
 
 /// Asserts the invariants between two requests.
 pub(super) fn check(allocator: &Allocator) {
@@ -30,7 +31,7 @@ pub(super) fn check(allocator: &Allocator) {
         assert_eq!(tally, want, "sums of {class:?}");
         sum += tally.allocated + tally.reserve;
         check_reserve(&tally, parameters.reserves[class.index()]);
-        unmet_below |= tally.missing > 0 && class != BandwidthClass::FirstCome;
+        unmet_below |= tally.missing > 0 && class != FirstCome;
     }
     // Bandwidth is neither created nor lost.
     assert_eq!(sum + allocator.pool, parameters.capacity + allocator.over);
@@ -72,7 +73,7 @@ fn check_unmet(allocator: &Allocator) {
     }
     for class in BandwidthClass::ALL {
         let reach = allocator.available_to(class);
-        if class == BandwidthClass::FirstCome {
+        if class == FirstCome {
             let unmet = allocator.members(class).filter(|client| client.is_unmet());
             unmet.for_each(|client| assert!(client.missing() > reach, "{client:?} {reach}"));
         } else if allocator.tally(class).missing > 0 {
@@ -119,18 +120,14 @@ fn check_left(allocator: &Allocator) {
     if !allocator.all_goals_met() {
         return;
     }
-    let free = allocator.pool + allocator.tally(BandwidthClass::Mover).reserve;
-    for client in allocator.members(BandwidthClass::Mover) {
+    let free = allocator.pool + allocator.tally(Mover).reserve;
+    for client in allocator.members(Mover) {
         assert!(
             free == 0 || client.allocation == client.cap,
             "{client:?} {free}"
         );
     }
-    for class in [
-        BandwidthClass::FirstCome,
-        BandwidthClass::FairShare,
-        BandwidthClass::LowShare,
-    ] {
+    for class in [FirstCome, FairShare, LowShare] {
         let tally = allocator.tally(class);
         let mut members = allocator.members(class);
         if members.any(|client| client.wants() && !client.is_unmet()) {
@@ -275,7 +272,7 @@ impl Run {
                 self.oldest_first(|run| {
                     run.allocator.decrease(id, by);
                     let now = run.allocator.allocation(id);
-                    assert!(now <= allocation || class == BandwidthClass::Mover);
+                    assert!(now <= allocation || class == Mover);
                 });
             }
             970..980 => self.reallocate(),
@@ -318,9 +315,7 @@ impl Run {
     fn first_come(&self, id: Option<ClientId>) -> Vec<(ClientId, AllocatorClient)> {
         let clients = self.allocator.clients();
         clients
-            .filter(|(other, client)| {
-                client.terms.class == BandwidthClass::FirstCome && Some(*other) != id
-            })
+            .filter(|(other, client)| client.terms.class == FirstCome && Some(*other) != id)
             .map(|(other, client)| (other, *client))
             .collect()
     }
@@ -367,7 +362,7 @@ impl Run {
         step: impl FnOnce(&mut Self),
     ) {
         let before = match class {
-            BandwidthClass::FirstCome => self.first_come(id),
+            FirstCome => self.first_come(id),
             _ => Vec::new(),
         };
         step(self);
@@ -411,17 +406,27 @@ fn run(case: Case) {
     assert_eq!(run.allocator.free(), parameters.capacity - kept);
 }
 
-/// Runs many requests of few clients, to reach all corner cases of the rules.
+/// Many requests of few clients, to reach all corner cases of the rules.
+const FEW: Case = Case {
+    seed: 0,
+    steps: 15_000,
+    clients: 8,
+    part: 2,
+    reserves: false,
+    classes: &BandwidthClass::ALL,
+    every: 1,
+};
+
 fn of_few_clients(reserves: bool) {
-    for seed in 0..30 {
+    for n in 0..30 {
+        let (seed, clients) = (n + 100 * u64::from(reserves), 2 + n as usize % 11);
+        let part = 1 + n % 4;
         run(Case {
-            seed: seed + 100 * u64::from(reserves),
-            steps: 15_000,
-            clients: 2 + seed as usize % 11,
-            part: 1 + seed % 4,
+            seed,
+            clients,
+            part,
             reserves,
-            classes: &BandwidthClass::ALL,
-            every: 1,
+            ..FEW
         });
     }
 }
@@ -440,21 +445,19 @@ fn random_histories_of_few_clients_with_reserves() {
 #[test]
 fn random_histories_of_two_classes() {
     for (seed, classes) in (1000..).zip([
-        &[BandwidthClass::FirstCome, BandwidthClass::FairShare],
-        &[BandwidthClass::FirstCome, BandwidthClass::LowShare],
-        &[BandwidthClass::FirstCome, BandwidthClass::Mover],
-        &[BandwidthClass::FairShare, BandwidthClass::LowShare],
-        &[BandwidthClass::FairShare, BandwidthClass::Mover],
-        &[BandwidthClass::LowShare, BandwidthClass::Mover],
+        &[FirstCome, FairShare],
+        &[FirstCome, LowShare],
+        &[FirstCome, Mover],
+        &[FairShare, LowShare],
+        &[FairShare, Mover],
+        &[LowShare, Mover],
     ]) {
+        let reserves = seed % 2 == 0;
         run(Case {
             seed,
-            steps: 15_000,
-            clients: 8,
-            part: 2,
-            reserves: seed % 2 == 0,
+            reserves,
             classes,
-            every: 1,
+            ..FEW
         });
     }
 }
@@ -468,8 +471,8 @@ fn random_histories_of_a_thousand_clients() {
             clients: 1000,
             part,
             reserves: seed % 2 == 0,
-            classes: &BandwidthClass::ALL,
             every: 16,
+            ..FEW
         });
     }
 }

@@ -33,6 +33,7 @@ mod layout {
 
 pub mod arena;
 pub mod backlog;
+pub mod managed;
 pub mod max_min;
 pub mod running_parts;
 pub mod scale;

@@ -76,6 +76,17 @@ impl QbmBench {
         Self::with(&tunables(), &gates(1024))
     }
 
+    /// Creates a bench in which user 1 has `count` requests of a second at its rate, 1 MiB/s.
+    fn slow(count: u32) -> Self {
+        let mut bench = Self::new();
+        bench.rate(1, MIB, 1, NOW);
+        bench.class(1, NOW);
+        for _ in 0..count {
+            bench.queue(1, 256, NOW);
+        }
+        bench
+    }
+
     fn gate(&self, user: u32) -> &Gate {
         self.gates.get(claim_of(&self.gates, user).place()).unwrap()
     }
@@ -121,6 +132,23 @@ impl QbmBench {
             }
             _ => None,
         }
+    }
+
+    /// Dispatches all eligible requests; returns their number.
+    fn burst(&mut self, now: u64) -> usize {
+        std::iter::from_fn(|| self.get(now)).count()
+    }
+
+    /// Passes a request of `class` by opportunity.
+    fn pass(&mut self, class: ClassId, cost: Cost, now: u64) -> BypassOutcome {
+        self.part
+            .pass(class, cost, BypassReason::Opportunity, || now)
+    }
+
+    /// Asserts that a forced request is dispatched.
+    fn force(&mut self, now: u64) {
+        let forced = self.part.get(&view(now, true));
+        assert!(matches!(forced, Decision::Item(_)), "{forced:?}");
     }
 
     fn until(&mut self, now: u64) -> u64 {
@@ -220,13 +248,8 @@ fn a_class_keeps_its_order_and_others_go() {
     let until = bench.until(NOW);
     assert!((until - NOW).abs_diff(SECOND) < MS);
     let class = bench.class(1, NOW);
-    let passed = bench.part.pass(
-        class,
-        Cost::new(Direction::Read, 0),
-        BypassReason::Opportunity,
-        || NOW,
-    );
-    assert_eq!(passed, BypassOutcome::Refused);
+    let cost = Cost::new(Direction::Read, 0);
+    assert_eq!(bench.pass(class, cost, NOW), BypassOutcome::Refused);
     assert!(bench.get(until - 1000).is_none());
     assert_eq!(bench.get(until), Some(behind));
     let later = bench.until(until);
@@ -249,10 +272,7 @@ fn everything_goes_when_it_is_drained() {
         bench.queue(user, 16, NOW);
     }
     let mut last = [0; 32];
-    let mut count = 0;
-    while bench.get(NOW).is_some() {
-        count += 1;
-    }
+    let mut count = bench.burst(NOW);
     let _ = bench.until(NOW);
     while let Decision::Item((request, grant)) = bench.part.get(&view(NOW, true)) {
         assert!(request.id > last[request.owner as usize]);
@@ -283,9 +303,7 @@ fn a_refused_request_gives_back() {
 /// Verifies that a removed front returns its tokens.
 #[test]
 fn a_front_that_leaves_gives_back() {
-    let mut bench = QbmBench::new();
-    bench.rate(1, MIB, 1, NOW);
-    bench.class(1, NOW);
+    let mut bench = QbmBench::slow(0);
     let class = bench.class(1, NOW);
     let mut places = Vec::new();
     for pages in [512, 2048, 2048, 1] {

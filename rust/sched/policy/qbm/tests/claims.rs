@@ -3,6 +3,7 @@
 //! Claiming and losing gates.
 
 use super::*;
+use crate::managed::Managed;
 use crate::sched::{
     mem::fail_after,
     policy::{
@@ -10,7 +11,7 @@ use crate::sched::{
         params::ClassesMax,
         Nothing,
     },
-    qbm::{manager::BandwidthManager, plan::Plan, terms::LAST},
+    qbm::{plan::Plan, terms::LAST},
 };
 
 const COST: Cost = Cost::new(Direction::Write, PAGE);
@@ -30,10 +31,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
         (RequestOwner::of(By::Uid, &attrs(7)), 1)
     );
     assert_eq!((bench.gate(7).rate(), bench.gate(7).rank()), (MIB, 2));
-    let passed = bench
-        .part
-        .pass(class, COST, BypassReason::Opportunity, || NOW);
-    assert_eq!(passed, BypassOutcome::Counted);
+    assert_eq!(bench.pass(class, COST, NOW), BypassOutcome::Counted);
     for _ in 0..2 {
         bench.queue(7, 256, NOW);
     }
@@ -55,25 +53,15 @@ fn new_clients_start_at_the_rate_of_their_group() {
     assert!(!bench.part.need().is_empty());
     // So does a request that is not queued, whose class is known.
     assert!(bench.get(NOW + 9 * SECOND).is_some() && bench.gates.take_pending().count() == 1);
-    let mut pass = || {
-        let now = || NOW + 9 * SECOND;
-        bench.part.pass(class, COST, BypassReason::Opportunity, now)
-    };
-    assert_eq!(
-        (pass(), pass()),
-        (BypassOutcome::Stale, BypassOutcome::Counted)
-    );
+    let passed = [(); 2].map(|()| bench.pass(class, COST, NOW + 9 * SECOND));
+    assert_eq!(passed, [BypassOutcome::Stale, BypassOutcome::Counted]);
     assert!(!bench.part.need().is_empty());
 }
 
 /// Revokes a gate: the class claims another gate, and its booking is dropped.
 #[test]
 fn a_gate_that_was_freed_is_claimed_again() {
-    let mut bench = QbmBench::new();
-    bench.rate(1, MIB, 1, NOW);
-    for _ in 0..3 {
-        bench.queue(1, 256, NOW);
-    }
+    let mut bench = QbmBench::slow(3);
     assert!(bench.get(NOW).is_some());
     let old = claim_of(&bench.gates, 1).place();
     assert_eq!(bench.gate(1).users(), 1);
@@ -108,12 +96,10 @@ fn force_does_not_mind_a_gate_that_is_gone() {
     let mut other = QbmBench::with(&tunables(), &gates);
     for _ in 0..2 {
         other.queue(1, 4096, NOW);
-        let forced = other.part.get(&view(NOW, true));
-        assert!(matches!(forced, Decision::Item(_)));
+        other.force(NOW);
     }
     assert!(other.gate(1).balance(NOW) < 0);
-    let forced = bench.part.get(&view(NOW, true));
-    assert!(matches!(forced, Decision::Item(_)), "{forced:?}");
+    bench.force(NOW);
 }
 
 /// Lets clients without a free gate share that of the group until a gate is free.
@@ -131,7 +117,7 @@ fn clients_without_a_gate_share_one() {
     assert!(few >= 4 && shared.users() == few, "{few}");
     shared.set(MIB, 3, NOW);
     bench.part.refresh(0, 64, NOW);
-    while bench.get(NOW).is_some() {}
+    bench.burst(NOW);
     assert!(shared.users() > 2);
     let own = (0..20).map(|user| claim_of(&gates, user));
     let own: Vec<GateClaim> = own.filter(|claim| !claim.is_shared()).collect();
@@ -142,7 +128,7 @@ fn clients_without_a_gate_share_one() {
     }
     bench.part.refresh(0, 64, NOW);
     assert_eq!(shared.users(), 0);
-    while bench.get(NOW).is_some() {}
+    bench.burst(NOW);
     assert_eq!(bench.part.len(), 0);
 }
 
@@ -206,9 +192,7 @@ fn groups_come_and_go() {
 /// Replaces the gates: classes make new claims, regardless of their bookings.
 #[test]
 fn other_gates_mean_other_claims() {
-    let mut bench = QbmBench::new();
-    bench.rate(1, MIB, 1, NOW);
-    bench.queue(1, 256, NOW);
+    let mut bench = QbmBench::slow(1);
     bench.queue(1, 1, NOW);
     assert_eq!(bench.get(NOW).map(|request| request.owner), Some(1));
     let _ = bench.until(NOW);
@@ -242,11 +226,7 @@ fn a_full_table_and_old_age() {
         bench.queue(user, 1, NOW);
     }
     assert_eq!(bench.part.overflow(), 52);
-    let mut went = 0;
-    while bench.get(NOW).is_some() {
-        went += 1;
-    }
-    assert_eq!(went, 100);
+    assert_eq!(bench.burst(NOW), 100);
     assert_eq!(gates.get(0).unwrap().usage().requests, 52);
     let now = NOW + MS;
     bench.class(200, now);
@@ -300,15 +280,10 @@ fn claims_of_many_threads_agree() {
 /// Forces a request without tokens, which counts at the current gate of the class.
 #[test]
 fn a_drain_looks_for_its_gate() {
-    let mut bench = QbmBench::new();
-    bench.rate(1, MIB, 1, NOW);
-    for _ in 0..2 {
-        bench.queue(1, 256, NOW);
-    }
+    let mut bench = QbmBench::slow(2);
     assert!(bench.get(NOW).is_some() && bench.until(NOW) > NOW);
     bench.gates.revoke(claim_of(&bench.gates, 1).place());
-    let got = bench.part.get(&view(NOW, true));
-    assert!(matches!(got, Decision::Item(_)), "{got:?}");
+    bench.force(NOW);
     assert_eq!(bench.gate(1).usage().requests, 1);
 }
 
@@ -318,40 +293,38 @@ fn a_client_with_requests_in_service_is_not_idle() {
     let text = "by uid; group all capacity=100MB
         client 1 class=first_come min=60MB max=60MB
         client 2 class=first_come min=60MB max=60MB";
-    let plan = mem::Shared::new(Plan::parse(text).unwrap()).unwrap();
-    let gates = mem::Shared::new(Gates::new(64, 1).unwrap()).unwrap();
-    let mut manager = BandwidthManager::new(plan, gates.clone()).unwrap();
-    let mut bench = QbmBench::with(&tunables(), &gates);
+    let mut service = Managed::new(text, 64);
+    let mut bench = QbmBench::with(&tunables(), &service.gates);
     let mut now = NOW;
-    let mut ticks = |manager: &mut BandwidthManager, count| {
+    let mut ticks = |service: &mut Managed, count| {
         for _ in 0..count {
             now += 200 * MS;
-            manager.look(&Nothing, true, now).unwrap();
+            service.look(true, now);
         }
         now
     };
-    let rates = |manager: &BandwidthManager| {
+    let rates = |service: &Managed| {
         let mut rates = Vec::new();
-        manager.each(|_, _, rate| rates.push(rate));
+        service.manager.each(|_, _, rate| rates.push(rate));
         rates
     };
     bench.queue(1, 1, NOW);
-    manager.look(&Nothing, true, NOW).unwrap();
+    service.look(true, NOW);
     let Decision::Item((_, grant)) = bench.part.get(&view(NOW, false)) else {
         panic!("no request is dispatched");
     };
-    let now = ticks(&mut manager, 20);
+    let now = ticks(&mut service, 20);
     bench.queue(2, 1, now);
-    ticks(&mut manager, 1);
-    let mut got = rates(&manager);
+    ticks(&mut service, 1);
+    let mut got = rates(&service);
     got.sort();
     assert_eq!((got.len(), got[1]), (2, 60_000_000), "{got:?}");
     assert!(got[0] < 1_000_000, "{got:?}");
     // After the end of the request the client is idle and removed.
     bench.part.stop(&grant, COST, now);
-    while bench.get(now).is_some() {}
-    ticks(&mut manager, 20);
-    assert!(!rates(&manager).contains(&60_000_000));
+    bench.burst(now);
+    ticks(&mut service, 20);
+    assert!(!rates(&service).contains(&60_000_000));
 }
 
 /// Reports changes made before an out-of-memory error in the next look.

@@ -50,21 +50,3 @@ fn regular_clients_do_not_notice() {
         assert!(left < 10.0 || movers >= left * 0.9, "{what}");
     }
 }
-
-/// Checks that movers share the remaining bandwidth by their minimums, up to their maximums.
-#[test]
-fn movers_share_what_is_left() {
-    let text = "by uid; group all capacity=100MB strategy=mover
-        client 8 class=mover min=10MB
-        client 9 class=mover min=30MB
-        client 10 class=mover min=10MB max=12MB";
-    let mut sim = QbmSim::new(text, 100, 64);
-    (8..=10).for_each(|user| sim.load(user, GREEDY));
-    sim.load(1, Load::Rate(20 * MB));
-    sim.run(5 * SECOND);
-    let [one, three, little] = sim.rates(10 * SECOND, [8, 9, 10]);
-    assert!((little - 12.0).abs() < 0.5, "{little}");
-    assert!((three / one - 3.0).abs() < 0.1, "{one} {three}");
-    assert!(one + three + little > 75.0);
-    assert_eq!(sim.allocated(1), Some(u64::MAX));
-}

@@ -3,10 +3,10 @@
 //! Random histories of the manager: clients join and leave, plans change. After every tick the
 //! accounts are checked.
 
-use super::sim;
 use nrs_sched::{
     item::{Cost, Direction},
     key::Key,
+    managed::plan,
     mem::Shared,
     policy::Nothing,
     qbm::{
@@ -158,7 +158,7 @@ fn books_are_right() {
     for seed in 0..6 {
         let mut rng = Rng::new(seed);
         let mut random = move |below: u64| rng.next_u64() % below;
-        let plans = PLANS.map(sim::plan);
+        let plans = PLANS.map(plan);
         let gates = Gates::new(16 + seed as u32 * 8, seed).expect("memory");
         let gates = Shared::new(gates).expect("memory");
         let mut world = World {

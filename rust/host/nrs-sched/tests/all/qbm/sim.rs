@@ -9,17 +9,15 @@ use nrs_sched::{
     item::{Direction, Item},
     jobid::JobId,
     key::Key,
+    managed::plan,
     mem::{Need, Shared},
     policy::{
         params::ClassesMax,
         qbm::{Config, State, Tunables},
         Configuration, Decision, Grant, Nothing, Part,
     },
-    qbm::{
-        gate::Gates,
-        manager::BandwidthManager,
-        plan::{ClientKey, Plan},
-    },
+    qbm::{gate::Gates, manager::BandwidthManager, plan::ClientKey},
+    script::{check, list, number, steps, time},
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -46,11 +44,6 @@ pub enum Load {
 }
 
 pub const GREEDY: Load = Load::Greedy(8);
-
-pub fn plan(text: &str) -> Shared<Plan> {
-    let plan = Plan::parse(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    Shared::new(plan).expect("memory")
-}
 
 struct QbmUser {
     load: Load,
@@ -89,6 +82,8 @@ pub struct QbmSim {
     wake: u64,
     worker: u64,
     tick: u64,
+    /// Plan of the script, and whether it is in effect.
+    plan: (String, bool),
 }
 
 impl QbmSim {
@@ -122,6 +117,7 @@ impl QbmSim {
             wake: u64::MAX,
             worker: now,
             tick: now,
+            plan: (String::new(), true),
         }
     }
 
@@ -344,4 +340,112 @@ impl QbmSim {
         written.expect("room");
         text
     }
+
+    /// Plays statements, separated by line ends or semicolons; `Nx` in front of a line repeats it.
+    ///
+    /// | statement | |
+    /// |---|---|
+    /// | `disk MB GATES` | creates another service |
+    /// | `by uid…`, and lines of a plan | replaces the plan; takes the whole line |
+    /// | `again` | reloads the plan |
+    /// | `shape USERS PAGES [TARGET]` | sets the requests of users |
+    /// | `load USERS LOAD` | sets the demand: `off`, `greedy[=DEPTH]`, or MB/s |
+    /// | `run TIME` | runs |
+    /// | `in TIME: USER=MB…` | runs, and checks rates |
+    /// | `has USER=MB…` | checks allocations; `none` if the user is not registered |
+    /// | `stats NAME: VALUE` | checks a line of the statistics |
+    /// | `reset` | resets the statistics, and checks that all are 0 |
+    ///
+    /// Numbers are as in [`nrs_sched::script`].
+    pub fn play(&mut self, text: &str) {
+        for line in text.lines().map(str::trim) {
+            if ["by ", "default ", "group ", "client "]
+                .iter()
+                .any(|of| line.starts_with(of))
+            {
+                if line.starts_with("by ") {
+                    self.plan.0.clear();
+                }
+                self.plan.0 += line;
+                self.plan.0.push('\n');
+                self.plan.1 = false;
+                continue;
+            }
+            steps(line, |step| self.step(step));
+        }
+    }
+
+    fn step(&mut self, step: &str) {
+        if !std::mem::replace(&mut self.plan.1, true) {
+            self.configure(&self.plan.0.clone());
+        }
+        let words: Vec<&str> = step.split_whitespace().collect();
+        let pair = |check: &'_ str| {
+            let (user, want) = check.split_once('=').expect("USER=MB");
+            (number(user) as u32, want.to_owned())
+        };
+        match *words {
+            ["disk", mb, gates] => *self = Self::new("by uid", time(mb), time(gates) as u32),
+            ["again"] => self.configure(&self.plan.0.clone()),
+            ["shape", users, pages, ref target @ ..] => {
+                let target = target.first().map_or(0, |target| number(target) as u32);
+                let pages = number(pages) as u32;
+                list(users)
+                    .into_iter()
+                    .for_each(|user| self.shape(user, pages, target));
+            }
+            ["load", users, load] => {
+                let load = match load.split_once('=') {
+                    Some((_, depth)) => Load::Greedy(number(depth) as u32),
+                    None if load == "off" => Load::Off,
+                    None if load == "greedy" => GREEDY,
+                    None => Load::Rate((number(load) * MB as f64) as u64),
+                };
+                list(users)
+                    .into_iter()
+                    .for_each(|user| self.load(user, load));
+            }
+            ["run", ns] => self.run(time(ns)),
+            ["in", ns, ref checks @ ..] => {
+                let served = |sim: &Self, user| sim.users[&user].served as f64;
+                let checks = checks.iter().map(|check| pair(check));
+                let checks: Vec<_> = checks
+                    .map(|(user, want)| (user, want, served(self, user)))
+                    .collect();
+                let ns = time(ns.trim_end_matches(':'));
+                self.run(ns);
+                for (user, want, before) in checks {
+                    let rate = (served(self, user) - before) * 1e3 / ns as f64;
+                    check(&format!("rate of {user}"), rate, &want);
+                }
+            }
+            ["has", ref checks @ ..] => {
+                for (user, want) in checks.iter().map(|check| pair(check)) {
+                    let have = self.allocated(user).map(|rate| rate as f64 / MB as f64);
+                    match have {
+                        Some(rate) => check(&format!("allocation of {user}"), rate, &want),
+                        None => assert_eq!(want, "none", "allocation of {user}"),
+                    }
+                }
+            }
+            ["reset"] => {
+                self.manager.reset_stats();
+                let stats = self.stats();
+                let numbers = stats.lines().filter_map(|line| line.split_once(": "));
+                let counted = numbers.filter(|(_, value)| !value.starts_with('"') && *value != "0");
+                assert_eq!(counted.count(), 0, "{stats}");
+            }
+            ["stats", ..] => {
+                let stats = self.stats();
+                assert!(stats.contains(&format!("\n  {}\n", &step[6..])), "{stats}");
+            }
+            _ => panic!("unknown statement {step}"),
+        }
+    }
+}
+
+/// Plays cases ([`nrs_sched::script`]) of [`QbmSim::play`], each with a disk of 100 MB/s.
+pub fn play(text: &str) {
+    let service = || QbmSim::new("by uid", 100, 64);
+    nrs_sched::script::play(text, service, QbmSim::play);
 }

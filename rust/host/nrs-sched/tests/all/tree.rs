@@ -11,6 +11,7 @@ use nrs_sched::{
     rng::Rng,
     sim::{assert_shares, Setup, Sim, Source, SECOND},
 };
+use std::collections::BTreeMap;
 
 /// Returns a job of `uid` in `gid` with `size` nodes.
 fn job(gid: u32, uid: u32, jobid: &str, size: u32) -> Attrs {
@@ -47,16 +48,7 @@ const COMPOSITE: &str = "gid_then_uid_then_size_fair";
 /// Checks the published composite policy: 0.1 % is half a request of the smallest job.
 #[test]
 fn composite_of_three_levels() {
-    let ideal = [
-        1.0 / 2.0,
-        1.0 / 21.0,
-        1.0 / 14.0,
-        1.0 / 21.0,
-        1.0 / 10.0,
-        1.0 / 15.0,
-        1.0 / 18.0,
-        1.0 / 9.0,
-    ];
+    let ideal = [2, 21, 14, 21, 10, 15, 18, 9].map(|part| 1.0 / f64::from(part));
     for seed in 1..4 {
         let setup = Setup::new(COMPOSITE).seed(seed);
         let mut sim = Sim::new(&setup, sources(&composite()));
@@ -209,16 +201,17 @@ fn weights_that_change_all_the_time() {
     assert!(error <= 0.5, "{error:.3} %");
 }
 
-fn sized(source: SizeSource, jobs: &[(&str, &[&str])]) -> Sim {
+/// Returns a simulation of `jobs`, such as `a:1,2 b:3`: a job and the last numbers of its clients.
+fn sized(source: SizeSource, jobs: &str) -> Sim {
     let mut setup = Setup::new("size_fair");
     setup.tunables.fairshare.size_source = source;
     setup.tunables.fairshare.size_window_s = SizeWindowS::new(2).expect("within limits");
     setup.tunables.fairshare.size_max = SizeMax::new(64).expect("within limits");
     let mut who = Vec::new();
-    for (jobid, nids) in jobs {
-        for nid in *nids {
+    for (jobid, nids) in jobs.split(' ').filter_map(|job| job.split_once(':')) {
+        for nid in nids.split(',') {
             let mut attrs = job(1, 1, jobid, 0);
-            attrs.nid = Nid::parse(nid).ok();
+            attrs.nid = Nid::parse(&format!("10.0.0.{nid}@tcp")).ok();
             who.push(Source::new(attrs));
         }
     }
@@ -230,85 +223,63 @@ fn sized(source: SizeSource, jobs: &[(&str, &[&str])]) -> Sim {
 
 /// Returns the pages of each job within `seconds`, with weights refreshed ten times a second.
 fn by_job(sim: &mut Sim, seconds: u64) -> Vec<u64> {
-    let mut before: Vec<(Key, u64)> = Vec::new();
-    let end = sim.now + seconds * SECOND;
-    let sum = |sim: &Sim| {
-        let rows = sim.rows(0);
-        rows.iter()
-            .map(|row| (row.key, row.stats.counts.cost_pages))
+    let sum = |sim: &Sim| -> BTreeMap<Key, u64> {
+        let rows = sim.rows(0).into_iter();
+        rows.map(|row| (row.key, row.stats.counts.cost_pages))
             .collect()
     };
-    before.extend::<Vec<_>>(sum(sim));
+    let (before, end) = (sum(sim), sim.now + seconds * SECOND);
     while sim.now < end {
         sim.run(SECOND / 10 / sim.step);
         sim.refresh();
     }
-    let after: Vec<(Key, u64)> = sum(sim);
-    let mut got: Vec<(Key, u64)> = after
-        .iter()
-        .map(|(key, pages)| {
-            let old = before.iter().find(|(k, _)| k == key);
-            (*key, pages - old.map_or(0, |(_, pages)| *pages))
-        })
-        .collect();
-    got.sort();
-    got.into_iter().map(|(_, pages)| pages).collect()
+    let after = sum(sim).into_iter();
+    after
+        .map(|(key, pages)| pages - before.get(&key).unwrap_or(&0))
+        .collect()
 }
 
 /// Checks that the size of a job is its number of clients, and that clients no longer count after
 /// the window.
 #[test]
 fn size_from_clients() {
-    let three = ["10.0.0.1@tcp", "10.0.0.2@tcp", "10.0.0.3@tcp"];
-    let mut sim = sized(SizeSource::Nids, &[("a", &three), ("b", &["10.0.0.1@tcp"])]);
+    let mut sim = sized(SizeSource::Nids, "a:1,2,3 b:1");
     by_job(&mut sim, 1);
-    let got = by_job(&mut sim, 4);
-    assert_shares(&got, &[0.75, 0.25], 0.5, "pages");
+    assert_shares(&by_job(&mut sim, 4), &[3.0, 1.0], 0.5, "pages");
     for source in 1..3 {
         sim.switch(source, false);
     }
     // Twice the window, with a margin.
     by_job(&mut sim, 5);
-    let got = by_job(&mut sim, 2);
-    assert_shares(&got, &[0.5, 0.5], 0.5, "pages");
+    assert_shares(&by_job(&mut sim, 2), &[1.0, 1.0], 0.5, "pages");
 }
 
+/// Checks that suffixes of names are sizes, limited to 64, unless sizes come from clients.
 #[test]
 fn size_from_names() {
-    let jobs: [(&str, &[&str]); 3] = [
-        ("x#6", &["10.0.0.1@tcp", "10.0.0.2@tcp"]),
-        ("y#1", &["10.0.0.3@tcp"]),
-        ("z.1000", &["10.0.0.4@tcp"]),
-    ];
-    let mut sim = sized(SizeSource::Suffix, &jobs);
-    let got = by_job(&mut sim, 2);
-    assert_shares(&got, &[0.75, 0.125, 0.125], 0.5, "pages");
-    // Sizes are limited: 64 to 6.
-    let jobs: [(&str, &[&str]); 2] = [("x#6", &["10.0.0.1@tcp"]), ("y#4000", &["10.0.0.3@tcp"])];
-    let mut sim = sized(SizeSource::Suffix, &jobs);
-    let got = by_job(&mut sim, 2);
-    assert_shares(&got, &[6.0 / 70.0, 64.0 / 70.0], 0.5, "pages");
-    // Suffixes of names are ignored if sizes come from clients.
-    let mut sim = sized(SizeSource::Nids, &jobs);
-    let got = by_job(&mut sim, 2);
-    assert_shares(&got, &[0.5, 0.5], 0.5, "pages");
+    for (source, jobs, want) in [
+        (
+            SizeSource::Suffix,
+            "x#6:1,2 y#1:3 z.1000:4",
+            &[6.0, 1.0, 1.0][..],
+        ),
+        (SizeSource::Suffix, "x#6:1 y#4000:3", &[6.0, 64.0]),
+        (SizeSource::Nids, "x#6:1 y#4000:3", &[1.0, 1.0]),
+    ] {
+        let mut sim = sized(source, jobs);
+        assert_shares(&by_job(&mut sim, 2), want, 0.5, jobs);
+    }
 }
 
 /// Checks that sizes stated by requests take precedence over counted sizes, also when they change.
 #[test]
 fn size_as_requests_say() {
-    let two = ["10.0.0.1@tcp", "10.0.0.2@tcp"];
-    let mut sim = sized(SizeSource::Nids, &[("a", &two), ("b", &["10.0.0.1@tcp"])]);
-    for source in 0..2 {
-        sim.sources[source].attrs.size = 4;
+    let mut sim = sized(SizeSource::Nids, "a:1,2 b:1");
+    for size in [4, 9] {
+        for source in 0..2 {
+            sim.sources[source].attrs.size = size;
+        }
+        by_job(&mut sim, 1);
+        assert_shares(&by_job(&mut sim, 2), &[size.into(), 1.0], 0.5, "pages");
     }
-    by_job(&mut sim, 1);
-    let got = by_job(&mut sim, 2);
-    assert_shares(&got, &[0.8, 0.2], 0.5, "pages");
-    for source in 0..2 {
-        sim.sources[source].attrs.size = 9;
-    }
-    by_job(&mut sim, 1);
-    let got = by_job(&mut sim, 2);
-    assert_shares(&got, &[0.9, 0.1], 0.5, "pages");
 }

@@ -310,8 +310,8 @@ settings() {
 	local file
 	for file in "/sys/kernel/debug/nrs/$1"/*; do
 		case $file in
-		*stats_reset | *_error | *stats | *status | */clients | */health | *concurrency | *timeouts |\
-			*/snapshot)
+		*stats_reset | *_error | *stats | *status | */clients | */health | *concurrency) continue ;;
+		*timeouts | */snapshot)
 			continue
 			;;
 		esac

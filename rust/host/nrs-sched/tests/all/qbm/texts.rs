@@ -3,12 +3,12 @@
 //! Contents of `nrs_qbm_status` and `nrs_qbm_stats`: valid YAML for all client names.
 
 use nrs_sched::{
-    report::Report,
     item::{Cost, Direction},
     jobid::JobId,
     key::{Field, Key},
     managed::{user, Managed},
     qbm::plan::{ClientKey, OverseerContext},
+    report::Report,
     units::NSEC_PER_SEC as SECOND,
 };
 use serde_yaml_ng::Value;

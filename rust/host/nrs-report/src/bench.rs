@@ -13,7 +13,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nrs_report::chart::Lines;
+use nrs_report::chart::Diagram;
 use nrs_report::stat::Spread;
 use nrs_report::table::{commas, Table};
 use serde::Deserialize;
@@ -123,7 +123,11 @@ impl Timing {
             group: word("group_id"),
             name: word("function_id"),
             value: word("value_str"),
-            ns: Spread { low, median, high }.scaled(many.recip()),
+            ns: Spread {
+                low: low * many.recip(),
+                median: median * many.recip(),
+                high: high * many.recip(),
+            },
             least_ns: least / many,
         }))
     }
@@ -308,8 +312,8 @@ fn page(measured: &Measured) -> String {
 }
 
 /// Returns the chart of times per decision, by number of classes.
-fn picture(measured: &Measured) -> Lines {
-    let lines = Lines::new("A decision, by policy", "classes", "ns per decision")
+fn picture(measured: &Measured) -> Diagram {
+    let lines = Diagram::lines("A decision, by policy", "classes", "ns per decision")
         .log_x()
         .log_y();
     let policies = measured.policies().into_iter();

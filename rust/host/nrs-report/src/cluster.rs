@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-use nrs_report::chart::Lines;
+use nrs_report::chart::Diagram;
 use nrs_report::table::Table;
 
 /// Maximum relative deviation of a user from the expected rate.
@@ -196,7 +196,7 @@ impl Cluster {
         table.markdown()
     }
 
-    fn picture(&self) -> Lines {
+    fn picture(&self) -> Diagram {
         let start = self.phases.first().map_or(0.0, |phase| phase.start);
         let end = self.phases.last().map_or(start, |phase| phase.start);
         let steps = ((end - start) / POINT_MS).floor() as i32;
@@ -205,7 +205,7 @@ impl Cluster {
             .map(|time| ((time - start) / 1000.0, self.rates(time - POINT_MS, time)))
             .collect();
         let title = "A user of two servers, and a user of each";
-        let mut lines = Lines::new(title, "s", "requests/s");
+        let mut lines = Diagram::lines(title, "s", "requests/s");
         let names = ["1001, both", "1002, one", "1003, two"];
         for (user, name) in names.iter().enumerate() {
             let series = points.iter().map(|(time, rates)| (*time, rates[user]));

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Summaries of repeated measurements.
-//!
-//! A *percentile* is given in thousandths, so 999 is p99.9. It is interpolated between two values:
-//! its position is `(n - 1) * p` from the lowest value. A *spread* consists of the lowest value,
-//! the median and the highest value.
 
 use serde::Serialize;
 
@@ -25,70 +21,39 @@ pub struct Spread {
 
 impl From<f64> for Spread {
     fn from(value: f64) -> Self {
-        Self {
-            low: value,
-            median: value,
-            high: value,
-        }
+        let (low, median, high) = (value, value, value);
+        Self { low, median, high }
     }
 }
 
 impl Spread {
-    /// Multiplies all three values by `by`.
-    pub fn scaled(self, by: f64) -> Self {
-        let (a, b) = (self.low * by, self.high * by);
-        Self {
-            low: a.min(b),
-            median: self.median * by,
-            high: a.max(b),
-        }
-    }
-
     /// Formats the values with `places` decimals: `12.3 (11.9–12.8)`, or only the median if all
     /// three texts are equal.
     pub fn text(&self, places: usize) -> String {
-        let show = |value: f64| format!("{value:.places$}");
-        let (low, median, high) = (show(self.low), show(self.median), show(self.high));
-        if low == median && median == high {
-            median
-        } else {
-            format!("{median} ({low}–{high})")
+        let texts = [self.low, self.median, self.high].map(|value| format!("{value:.places$}"));
+        match texts {
+            [low, median, high] if low == median && median == high => median,
+            [low, median, high] => format!("{median} ({low}–{high})"),
         }
     }
-}
-
-/// Returns the finite values, sorted.
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted
 }
 
 /// Returns the median of the finite values; NaN if there are none.
 pub fn median(values: &[f64]) -> f64 {
-    percentile(values, 500)
+    spread(values).median
 }
 
-/// Returns the interpolated percentile of the finite values; NaN if there are none. `per_mille` is
-/// clamped to 1000.
-pub fn percentile(values: &[f64], per_mille: u32) -> f64 {
-    let sorted = sorted(values);
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return f64::NAN;
-    };
-    let place = last as f64 * f64::from(per_mille.min(1000)) / 1000.0;
-    let below = (place as usize).min(last);
-    let above = (below + 1).min(last);
-    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
-}
-
-/// Returns the lowest, median and highest of the finite values; NaN if there are none.
+/// Returns the lowest, median and highest of the finite values; NaN if there are none. The median
+/// of an even number of values is in the middle of two.
 pub fn spread(values: &[f64]) -> Spread {
-    Spread {
-        low: percentile(values, 0),
-        median: median(values),
-        high: percentile(values, 1000),
-    }
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let &[low, .., high] = sorted.as_slice() else {
+        return sorted.first().copied().unwrap_or(f64::NAN).into();
+    };
+    let (below, above) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    let median = below + (above - below) * 0.5;
+    Spread { low, median, high }
 }
 
 /// Returns the mean; NaN if there are no values.
@@ -109,28 +74,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles() {
-        for (values, per_mille, want) in [
-            (&[3.0, 1.0, 2.0][..], 500, 2.0),
-            (&[1.0, 2.0, 3.0, 4.0], 500, 2.5),
-            (&[1.0], 999, 1.0),
-            (&[1.0, f64::NAN, 3.0], 1000, 3.0),
-            (&[10.0, 20.0], 250, 12.5),
-            (&[10.0, 20.0], 5000, 20.0),
-        ] {
-            assert_eq!(percentile(values, per_mille), want, "{values:?}");
-        }
-        assert!(median(&[]).is_nan());
-        assert!(median(&[f64::NAN]).is_nan());
-    }
-
-    #[test]
     fn spreads() {
-        let all = spread(&[5.0, 1.0, 3.0]);
-        assert_eq!((all.low, all.median, all.high), (1.0, 3.0, 5.0));
-        assert_eq!(all.text(1), "3.0 (1.0–5.0)");
+        for (values, want) in [
+            (&[5.0, 1.0, 3.0][..], [1.0, 3.0, 5.0]),
+            (&[4.0, 1.0, 2.0, 3.0], [1.0, 2.5, 4.0]),
+            (&[1.0, f64::NAN, 3.0], [1.0, 2.0, 3.0]),
+            (&[7.0], [7.0; 3]),
+        ] {
+            let Spread { low, median, high } = spread(values);
+            assert_eq!([low, median, high], want, "{values:?}");
+        }
+        assert!(median(&[]).is_nan() && median(&[f64::NAN]).is_nan());
+        assert_eq!(spread(&[5.0, 1.0, 3.0]).text(1), "3.0 (1.0–5.0)");
         assert_eq!(Spread::from(2.0).text(2), "2.00");
-        assert_eq!(all.scaled(-1.0).low, -5.0);
         assert_eq!(variation(&[2.0, 4.0]), 1.0 / 3.0);
     }
 }

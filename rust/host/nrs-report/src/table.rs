@@ -52,51 +52,26 @@ impl Table {
 
     /// Returns the table as Markdown; columns with numbers only are right-aligned.
     pub fn markdown(&self) -> String {
-        let columns = 0..self.head.len();
-        let cell = |row: &Vec<String>, n: usize| row.get(n).cloned().unwrap_or_default();
-        let width = |text: &str| text.chars().count();
-        let widths: Vec<usize> = columns
-            .clone()
-            .map(|n| {
-                let rows = self.rows.iter().map(|row| width(&cell(row, n)));
-                rows.chain([width(&self.head[n]), 3]).max().unwrap_or(3)
-            })
-            .collect();
-        let right: Vec<bool> = columns
-            .clone()
-            .map(|n| {
-                !self.rows.is_empty()
-                    && self.rows.iter().all(|row| number(&cell(row, n)))
-                    && self.rows.iter().any(|row| !cell(row, n).is_empty())
-            })
-            .collect();
-        let line = |row: &Vec<String>| {
-            let mut line = String::from("|");
-            for n in columns.clone() {
-                let text = cell(row, n);
-                let pad = " ".repeat(widths[n] - width(&text));
-                if right[n] {
-                    line += &format!(" {pad}{text} |");
-                } else {
-                    line += &format!(" {text}{pad} |");
-                }
+        let mut lines = vec!["|".to_string(); self.rows.len() + 2];
+        for (n, head) in self.head.iter().enumerate() {
+            let cells = || self.rows.iter().map(|row| &row[n]);
+            let widths = cells().chain([head]).map(|cell| cell.chars().count());
+            let width = widths.fold(3, usize::max);
+            let numbers = cells().all(|cell| number(cell)) && cells().any(|cell| !cell.is_empty());
+            let end = if numbers { ':' } else { '-' };
+            lines[1] += &format!(" {:-<1$}{end} |", "", width - 1);
+            for (line, cell) in [0]
+                .into_iter()
+                .chain(2..)
+                .zip([head].into_iter().chain(cells()))
+            {
+                lines[line] += &match numbers {
+                    true => format!(" {cell:>width$} |"),
+                    false => format!(" {cell:<width$} |"),
+                };
             }
-            line + "\n"
-        };
-        let mut all = line(&self.head);
-        all.push('|');
-        for n in columns.clone() {
-            let dashes = "-".repeat(widths[n] - 1);
-            all += &match right[n] {
-                true => format!(" {dashes}: |"),
-                false => format!(" {dashes}- |"),
-            };
         }
-        all.push('\n');
-        for row in &self.rows {
-            all += &line(row);
-        }
-        all
+        lines.join("\n") + "\n"
     }
 }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use nrs_report::chart::Lines;
+use nrs_report::chart::Diagram;
 use nrs_report::stat::{median, spread};
 use nrs_report::table::Table;
 use serde::{Deserialize, Serialize};
@@ -442,7 +442,7 @@ fn text(column: &Column, values: &[f64]) -> String {
 }
 
 /// Draws the chart of a table.
-fn draw(written: &Chart, grid: &Grid, rows: &[Row], samples: &[Sample], seeds: usize) -> Lines {
+fn draw(written: &Chart, grid: &Grid, rows: &[Row], samples: &[Sample], seeds: usize) -> Diagram {
     let mut lines: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
     for (row, samples) in rows.iter().zip(samples.chunks(seeds)) {
         let Some(line) = row.case.line.as_deref().filter(|line| !line.is_empty()) else {
@@ -471,7 +471,7 @@ fn draw(written: &Chart, grid: &Grid, rows: &[Row], samples: &[Sample], seeds: u
             None => lines.push((line, points)),
         }
     }
-    let mut chart = Lines::new(&written.title, &written.x, &written.y).log_y();
+    let mut chart = Diagram::lines(&written.title, &written.x, &written.y).log_y();
     if written.column.is_some() {
         chart = chart.log_x();
     }

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use nrs_report::chart::Bars;
+use nrs_report::chart::Diagram;
 use nrs_report::stat::Spread;
 use nrs_report::table::Table;
 use serde_json::{json, Map, Value};
@@ -248,13 +248,13 @@ pub fn pictures(figures: &Figures, out: &Path) -> io::Result<()> {
         if peers.is_empty() {
             continue;
         }
-        let mut chart = Bars::new(title, label).groups(peers.clone());
+        let mut chart = Diagram::bars(title, label).groups(peers.clone());
         if log {
             chart = chart.log_y();
         }
         for device in &figures.devices {
             let value = |peer: &&str| figures.get(device, peer, key).unwrap_or(f64::NAN.into());
-            chart = chart.series::<Spread>(device, peers.iter().map(value).collect());
+            chart = chart.bar::<Spread>(device, peers.iter().map(value).collect());
         }
         chart.save(&out.join(file))?;
     }

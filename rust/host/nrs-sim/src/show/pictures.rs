@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use nrs_report::chart::{Bars, Lines};
+use nrs_report::chart::Diagram;
 
 use super::shown;
 use crate::outcome::Outcome;
@@ -34,9 +34,10 @@ fn at(outcome: &Outcome, n: usize) -> f64 {
 }
 
 /// Plots the throughput of each job by bin, MB/s.
-pub fn over_time(outcome: &Outcome, title: &str) -> Lines {
+pub fn over_time(outcome: &Outcome, title: &str) -> Diagram {
     let seconds = outcome.sample_ns.max(1) as f64 / 1e9;
-    shown(outcome).fold(Lines::new(title, "time in s", "MB/s"), |chart, (_, job)| {
+    let chart = Diagram::lines(title, "time in s", "MB/s");
+    shown(outcome).fold(chart, |chart, (_, job)| {
         let bins = job.bins.iter().enumerate();
         let points = bins.map(|(n, bin)| (at(outcome, n), bin.bytes as f64 / seconds / 1e6));
         chart.series(&job.name, points.collect())
@@ -44,7 +45,7 @@ pub fn over_time(outcome: &Outcome, title: &str) -> Lines {
 }
 
 /// Plots the share of each job in the bytes of a bin; bins without bytes of the job are left out.
-fn shares_over_time(outcome: &Outcome, title: &str) -> Lines {
+fn shares_over_time(outcome: &Outcome, title: &str) -> Diagram {
     let bins = outcome.jobs.iter().map(|job| job.bins.len()).max();
     let sums: Vec<u64> = (0..bins.unwrap_or(0))
         .map(|n| {
@@ -52,31 +53,29 @@ fn shares_over_time(outcome: &Outcome, title: &str) -> Lines {
             bytes.map(|bin| bin.bytes).sum()
         })
         .collect();
-    shown(outcome).fold(
-        Lines::new(title, "time in s", "share in %"),
-        |chart, (_, job)| {
-            let points = job
-                .bins
-                .iter()
-                .zip(&sums)
-                .enumerate()
-                .filter(|(_, (bin, _))| bin.bytes > 0)
-                .map(|(n, (bin, sum))| (at(outcome, n), bin.bytes as f64 * 100.0 / *sum as f64));
-            chart.series(&job.name, points.collect())
-        },
-    )
+    let chart = Diagram::lines(title, "time in s", "share in %");
+    shown(outcome).fold(chart, |chart, (_, job)| {
+        let points = job
+            .bins
+            .iter()
+            .zip(&sums)
+            .enumerate()
+            .filter(|(_, (bin, _))| bin.bytes > 0)
+            .map(|(n, (bin, sum))| (at(outcome, n), bin.bytes as f64 * 100.0 / *sum as f64));
+        chart.series(&job.name, points.collect())
+    })
 }
 
 /// Plots the median, p99 and p99.9 latency of each job.
-fn latencies(outcome: &Outcome, title: &str) -> Bars {
+fn latencies(outcome: &Outcome, title: &str) -> Diagram {
     let bars = |pick: fn(&crate::outcome::Latency) -> u64| -> Vec<f64> {
         let values = shown(outcome).map(|(_, job)| pick(&job.latency) as f64 / 1e3);
         values.collect()
     };
-    Bars::new(title, "latency in us")
+    Diagram::bars(title, "latency in us")
         .log_y()
         .groups(shown(outcome).map(|(_, job)| job.name.clone()).collect())
-        .series("median", bars(|latency| latency.p50_ns))
-        .series("p99", bars(|latency| latency.p99_ns))
-        .series("p99.9", bars(|latency| latency.p999_ns))
+        .bar("median", bars(|latency| latency.p50_ns))
+        .bar("p99", bars(|latency| latency.p99_ns))
+        .bar("p99.9", bars(|latency| latency.p999_ns))
 }

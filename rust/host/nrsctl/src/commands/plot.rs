@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use globset::GlobMatcher;
-use nrs_report::chart::Lines;
+use nrs_report::chart::Diagram;
 
 use crate::commands::record;
 use crate::failure::{Failure, FailureKind, Result};
@@ -115,7 +115,7 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let what = args.what.title();
     let title = format!("{service}: {what} of each entity");
     let label = args.what.unit(series.bytes);
-    let mut chart = Lines::new(&title, "time in s", label);
+    let mut chart = Diagram::lines(&title, "time in s", label);
     if args.what == SeriesKind::Share {
         // The axis ends above 100 %, because the names of policies need room.
         chart = chart.y_range(0.0, 110.0);

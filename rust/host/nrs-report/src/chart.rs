@@ -526,7 +526,7 @@ mod tests {
     #[test]
     fn words_in_lines() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("verylongword x", 4), ["verylongword", "x"]);
+        assert_eq!(wrapped("verylongword x y", 2), ["verylongword", "x", "y"]);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! chart.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
 use nrs_report::chart::Diagram;
-use nrs_report::table::Table;
+use serde::Serialize;
+
+use crate::{page, Result};
 
 /// Maximum relative deviation of a user from the expected rate.
 const TOLERANCE: f64 = 0.05;
@@ -27,9 +28,6 @@ const RESULT_MS: f64 = 10_000.0;
 /// Time between two points of the chart, ms.
 const POINT_MS: f64 = 1000.0;
 
-/// User of all servers, and the users of one server each.
-const USERS: [&str; 3] = ["1001", "1002", "1003"];
-
 /// Input files and the chart.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -44,66 +42,54 @@ pub struct Args {
     check: bool,
 }
 
-/// Cumulative requests of the user of all servers and of the server's own user, by time in ms.
-type Samples = Vec<(f64, [f64; 2])>;
-
-/// Period with a constant load.
-struct Phase {
-    name: String,
-    start: f64,
-    /// Expected shares of the users, fractions of the sum; `None`: the phase is not evaluated.
-    wanted: Option<[f64; 3]>,
-}
-
-/// Evaluated phase, with its end.
-struct Span<'a> {
-    name: &'a str,
-    start: f64,
-    end: f64,
-    wanted: [f64; 3],
-}
-
-impl Span<'_> {
-    /// Returns the period in which the result is measured.
-    fn result(&self) -> (f64, f64) {
-        let middle = (self.start + self.end) / 2.0;
-        ((self.end - RESULT_MS).max(middle), self.end)
-    }
-}
-
 /// All evaluated output.
 #[derive(Default)]
 struct Cluster {
-    /// Samples by server: `one` has user 1002, `two` has user 1003. The counters of a rebooted
-    /// machine restart at 0.
-    samples: BTreeMap<String, Samples>,
+    /// Cumulative requests of the user of all servers and of the server's own user, by server and
+    /// time in ms: `one` has user 1002, `two` has user 1003. The counters of a rebooted machine
+    /// restart at 0.
+    samples: BTreeMap<String, Vec<(f64, [f64; 2])>>,
+    /// Periods with a constant load: start in ms, expected ratio of the users, and name. A phase
+    /// without a ratio is not evaluated.
+    phases: Vec<(f64, Option<[f64; 3]>, String)>,
+}
+
+/// Results of the evaluated phases.
+#[derive(Serialize)]
+struct Results {
     phases: Vec<Phase>,
+}
+
+#[derive(Serialize)]
+struct Phase {
+    name: String,
+    /// Expected ratio of the users.
+    wanted: String,
+    /// Rate of each user at the end of the phase, requests/s.
+    rates: [f64; 3],
+    /// Largest deviation of a user from the expected rate, a fraction.
+    error: f64,
+    is_ok: bool,
+    /// Time until all short periods are within the tolerance, s.
+    settled: Option<f64>,
 }
 
 impl Cluster {
     /// Parses a line; unknown lines are ignored.
     fn line(&mut self, line: &str) -> Option<()> {
-        let (kind, rest) = line.trim_end().split_once(' ')?;
-        match kind {
-            "sample" => {
-                let words: Vec<&str> = rest.split(' ').collect();
-                let [server, time, wide, own] = words[..] else {
-                    return None;
-                };
+        let words: Vec<&str> = line.trim_end().splitn(4, ' ').collect();
+        match words[..] {
+            ["sample", server, time, counts] => {
+                let (wide, own) = counts.split_once(' ')?;
                 let sample = (time.parse().ok()?, [wide.parse().ok()?, own.parse().ok()?]);
                 self.samples.entry(server.into()).or_default().push(sample);
             }
-            "phase" => {
-                let mut words = rest.splitn(3, ' ');
-                let start = words.next()?.parse().ok()?;
-                let ratio: Vec<f64> = words.next()?.split(':').flat_map(str::parse).collect();
+            ["phase", start, ratio, name] => {
+                let ratio: Vec<f64> = ratio.split(':').flat_map(str::parse).collect();
                 let sum: f64 = ratio.iter().sum();
                 let ratio = <[f64; 3]>::try_from(ratio).ok();
-                self.phases.push(Phase {
-                    name: words.next()?.into(),
-                    start,
-                    wanted: ratio.map(|ratio| ratio.map(|part| part / sum)),
-                });
+                let wanted = ratio.map(|ratio| ratio.map(|part| part / sum));
+                self.phases.push((start.parse().ok()?, wanted, name.into()));
             }
             _ => {}
         }
@@ -126,127 +112,67 @@ impl Cluster {
     fn error(&self, wanted: &[f64; 3], from: f64, to: f64) -> f64 {
         let rates = self.rates(from, to);
         let sum: f64 = rates.iter().sum();
-        let off = rates.iter().zip(wanted).map(|(rate, part)| {
-            // A user with an expected share of 0 that gets nothing.
-            if *part == 0.0 && *rate == 0.0 {
-                return 0.0;
-            }
-            (rate / (sum * part) - 1.0).abs()
-        });
+        let off = rates.iter().zip(wanted);
+        let off = off.map(|(rate, part)| (rate / (sum * part) - 1.0).abs());
+        // A user with an expected share of 0 that gets nothing is NaN, which `max` ignores.
         off.fold(0.0, f64::max)
     }
 
-    /// Returns the time from the start of a span until all short periods are within the tolerance,
-    /// s.
-    fn settled(&self, span: &Span<'_>) -> Option<f64> {
-        let steps = ((span.end - span.start - SHORT_MS) / 100.0).floor() as i32;
-        let starts = (0..=steps).map(|step| f64::from(step) * 100.0);
+    fn phase(&self, name: &str, wanted: [f64; 3], start: f64, end: f64) -> Phase {
+        let from = (end - RESULT_MS).max((start + end) / 2.0);
+        let error = self.error(&wanted, from, end);
+        let steps = ((end - start - SHORT_MS) / 100.0).floor() as i32;
+        let starts = (0..=steps).map(|step| f64::from(step) * 100.0).rev();
         let near = |after: &f64| {
-            let from = span.start + after;
-            self.error(&span.wanted, from, from + SHORT_MS) <= SHORT_TOLERANCE
+            let from = start + after;
+            self.error(&wanted, from, from + SHORT_MS) <= SHORT_TOLERANCE
         };
-        let first = starts.rev().take_while(near).last()?;
-        Some(first / 1000.0)
-    }
-
-    /// Returns the phases to evaluate, with their ends.
-    fn spans(&self) -> impl Iterator<Item = Span<'_>> {
-        let next = self.phases.iter().skip(1);
-        let spans = self.phases.iter().zip(next.map(|next| next.start));
-        spans.filter_map(|(phase, end)| {
-            Some(Span {
-                name: &phase.name,
-                start: phase.start,
-                end,
-                wanted: phase.wanted?,
-            })
-        })
-    }
-
-    fn table(&self) -> String {
-        let head = [
-            "phase",
-            "wanted",
-            "1001, requests/s",
-            "1002",
-            "1003",
-            "largest error",
-            "settled after",
-        ];
-        let mut table = Table::new(&head);
-        for span in self.spans() {
-            let (from, to) = span.result();
-            let least = span.wanted.iter().copied().filter(|part| *part > 0.0);
-            let least = least.fold(1.0, f64::min);
-            let wanted = span.wanted.map(|part| format!("{:.0}", part / least));
-            let [wide, one, two] = self.rates(from, to).map(|rate| format!("{rate:.0}"));
-            let error = 100.0 * self.error(&span.wanted, from, to);
-            let settled = self.settled(&span);
-            let settled = settled.map_or("not".into(), |time| format!("{time:.1} s"));
-            table.row(&[
-                span.name,
-                &wanted.join(":"),
-                &wide,
-                &one,
-                &two,
-                &format!("{error:.1} %"),
-                &settled,
-            ]);
+        let least = wanted.into_iter().filter(|part| *part > 0.0);
+        let least = least.fold(1.0, f64::min);
+        Phase {
+            name: name.into(),
+            wanted: wanted.map(|part| format!("{:.0}", part / least)).join(":"),
+            rates: self.rates(from, end),
+            error,
+            is_ok: error <= TOLERANCE,
+            settled: starts.take_while(near).last().map(|after| after / 1000.0),
         }
-        table.markdown()
+    }
+
+    fn results(&self) -> Results {
+        let pairs = self.phases.windows(2);
+        let phases = pairs.filter_map(|pair| {
+            let (start, wanted, name) = &pair[0];
+            Some(self.phase(name, (*wanted)?, *start, pair[1].0))
+        });
+        let phases = phases.collect();
+        Results { phases }
     }
 
     fn picture(&self) -> Diagram {
-        let start = self.phases.first().map_or(0.0, |phase| phase.start);
-        let end = self.phases.last().map_or(start, |phase| phase.start);
+        let start = self.phases.first().map_or(0.0, |phase| phase.0);
+        let end = self.phases.last().map_or(start, |phase| phase.0);
         let steps = ((end - start) / POINT_MS).floor() as i32;
         let times = (1..=steps).map(|step| start + f64::from(step) * POINT_MS);
-        let points: Vec<_> = times
-            .map(|time| ((time - start) / 1000.0, self.rates(time - POINT_MS, time)))
-            .collect();
+        let point = |time: f64| ((time - start) / 1000.0, self.rates(time - POINT_MS, time));
+        let points: Vec<_> = times.map(point).collect();
         let title = "A user of two servers, and a user of each";
-        let mut lines = Diagram::lines(title, "s", "requests/s");
+        let mut chart = Diagram::lines(title, "s", "requests/s");
         let names = ["1001, both", "1002, one", "1003, two"];
         for (user, name) in names.iter().enumerate() {
             let series = points.iter().map(|(time, rates)| (*time, rates[user]));
-            lines = lines.series(name, series.collect());
+            chart = chart.series(name, series.collect());
         }
-        for phase in &self.phases {
-            lines = lines.rule_at_x((phase.start - start) / 1000.0, &phase.name);
+        for (at, _, name) in &self.phases {
+            chart = chart.rule_at_x((at - start) / 1000.0, name);
         }
-        lines
-    }
-
-    /// Prints for each phase whether the shares are as expected; returns the number of phases that
-    /// are not ok.
-    fn check(&self) -> usize {
-        let mut bad = 0;
-        for (n, span) in self.spans().enumerate() {
-            let (from, to) = span.result();
-            let error = self.error(&span.wanted, from, to);
-            let good = error <= TOLERANCE;
-            bad += usize::from(!good);
-            let word = if good { "ok" } else { "not ok" };
-            let rates = self.rates(from, to);
-            let got = USERS.iter().zip(rates);
-            let got: Vec<String> = got
-                .map(|(user, rate)| format!("{user} {rate:.0}"))
-                .collect();
-            println!(
-                "{word} {} - {} # {} requests/s, {:.1} % off",
-                n + 1,
-                span.name,
-                got.join(", "),
-                100.0 * error
-            );
-        }
-        bad
+        chart
     }
 }
 
 /// Returns the increase of the counter `count` between two times, interpolated linearly between
 /// samples.
-fn grown(samples: &Samples, count: usize, from: f64, to: f64) -> f64 {
+fn grown(samples: &[(f64, [f64; 2])], count: usize, from: f64, to: f64) -> f64 {
     let pieces = samples.windows(2).map(|pair| {
         let ((start, before), (end, after)) = (pair[0], pair[1]);
         let within = to.min(end) - from.max(start);
@@ -261,7 +187,7 @@ fn grown(samples: &Samples, count: usize, from: f64, to: f64) -> f64 {
 }
 
 /// Prints the table and draws the chart, or checks the shares.
-pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
+pub fn run(args: Args) -> Result {
     let mut cluster = Cluster::default();
     for log in &args.logs {
         for line in fs::read_to_string(log)?.lines() {
@@ -271,30 +197,38 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     if cluster.phases.len() < 2 {
         return Err("no completed phase in the logs".into());
     }
+    let results = cluster.results();
     if args.check {
-        return match cluster.check() {
+        print!("{}", page::render(include_str!("templates/cluster.tap.j2"), &results)?);
+        return match results.phases.iter().filter(|phase| !phase.is_ok).count() {
             0 => Ok(()),
             bad => Err(format!("{bad} phases exceed the tolerance").into()),
         };
     }
-    print!("{}", cluster.table());
-    if let Some(path) = &args.picture {
-        cluster.picture().save(path)?;
+    print!("{}", page::render(include_str!("templates/cluster.md.j2"), &results)?);
+    match &args.picture {
+        Some(path) => Ok(cluster.picture().save(path)?),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns a cluster of two servers of 500 requests/s; user 1001 gets `before` of each until
+    /// Returns the results of two servers of 500 requests/s; user 1001 gets `before` of each until
     /// `turn`, s, then `after`.
-    fn cluster(turn: i32, before: f64, after: f64) -> Cluster {
+    fn results(turn: i32, before: f64, after: f64) -> Results {
         let mut all = Cluster::default();
-        all.line("phase 0 2:1:1 without agents");
-        all.line("phase 20000 1:1:1 agents");
-        all.line("phase 40000 - end");
+        for line in [
+            "phase 0 2:1:1 without agents",
+            "phase 20000 1:1:1 agents",
+            "phase 40000 - end",
+            "something else",
+            "sample none",
+        ] {
+            all.line(line);
+        }
         for server in ["one", "two"] {
             let (mut wide, mut own) = (0.0, 0.0);
             for second in 0..=40 {
@@ -304,32 +238,25 @@ mod tests {
                 own += 500.0 - part;
             }
         }
-        all.line("something else");
-        all.line("sample none");
-        all
+        assert!(all.picture().to_svg().unwrap().contains("agents"));
+        all.results()
     }
 
     #[test]
     fn shares_of_phases() {
-        let all = cluster(23, 250.0, 500.0 / 3.0);
-        assert_eq!(all.check(), 0);
-        let spans: Vec<_> = all.spans().collect();
-        assert_eq!(spans.len(), 2);
-        assert_eq!(all.settled(&spans[0]), Some(0.0));
+        let fair = results(23, 250.0, 500.0 / 3.0);
+        let [first, second] = &fair.phases[..] else {
+            panic!("{}", fair.phases.len());
+        };
+        assert!(first.is_ok && second.is_ok);
+        assert_eq!(first.settled, Some(0.0));
         // Short periods that are mostly after the change count.
-        let settled = all.settled(&spans[1]).unwrap();
+        let settled = second.settled.unwrap();
         assert!((2.0..3.0).contains(&settled), "{settled}");
-        let table = all.table();
+        let table = page::render(include_str!("templates/cluster.md.j2"), &fair).unwrap();
         assert!(table.contains("| without agents |  2:1:1 |"), "{table}");
-        assert!(all.picture().to_svg().unwrap().contains("agents"));
-    }
-
-    #[test]
-    fn what_is_not_fair_is_not_ok() {
-        let all = cluster(40, 250.0, 0.0);
-        assert_eq!(all.check(), 1);
-        let last = all.spans().last().unwrap();
-        assert_eq!(all.settled(&last), None);
+        let unfair = &results(40, 250.0, 0.0).phases[1];
+        assert_eq!((unfair.is_ok, unfair.settled), (false, None));
     }
 
     #[test]
@@ -347,6 +274,6 @@ mod tests {
             all.line(line);
         }
         assert_eq!(all.rates(0.0, 4000.0), [2.0, 2.0, 0.0]);
-        assert_eq!(all.check(), 0);
+        assert!(all.results().phases[0].is_ok);
     }
 }

@@ -8,12 +8,17 @@ mod cluster;
 mod compare;
 mod demo;
 mod fio;
+mod page;
 mod profile;
 mod vm;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+/// Result of a report; the error is printed.
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Tables and charts from measurements of nrs.
 #[derive(Parser, Debug)]
@@ -28,11 +33,23 @@ enum Command {
     /// nrs compared with the schedulers of the kernel, from the results of `make compare`.
     Compare(compare::Args),
     /// Time and memory of the scheduling code, from the results of `make bench`.
-    Bench(bench::Args),
+    Bench {
+        /// Directory of the results, and of the report.
+        dir: PathBuf,
+    },
     /// Cost of a request in virtual machines, from the results of `make bench-vm`.
-    Vm(vm::Args),
+    Vm {
+        /// Directory of the results.
+        dir: PathBuf,
+    },
     /// Instructions per request by function, from the results of `scripts/bench-vm.sh --profile`.
-    Profile(profile::Args),
+    Profile {
+        /// Directory of the results: files N.blocks and N.symbols for two numbers N of requests.
+        dir: PathBuf,
+        /// Minimum number of instructions per request; functions with fewer are omitted.
+        #[arg(long, default_value_t = 10.0)]
+        from: f64,
+    },
     /// Two users on one device, from the results of `make demo`.
     Demo(demo::Args),
     /// Shares over two servers, from the results of `make cluster`.
@@ -42,9 +59,9 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Compare(args) => compare::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Vm(args) => vm::run(args),
-        Command::Profile(args) => profile::run(args),
+        Command::Bench { dir } => bench::run(&dir),
+        Command::Vm { dir } => vm::run(&dir),
+        Command::Profile { dir, from } => profile::run(&dir, from),
         Command::Demo(args) => demo::run(args),
         Command::Cluster(args) => cluster::run(args),
     };

@@ -3,79 +3,57 @@
 //! `nrs-report profile`: instructions per request by function, from two runs of a machine that
 //! differ only in the number of requests.
 
-use std::collections::{BTreeMap, HashMap};
-use std::error::Error;
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nrs_report::table::Table;
 
-/// Directory of the results, and minimum to show.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    /// Directory of the results: files N.blocks and N.symbols for two numbers N of requests.
-    dir: PathBuf,
-    /// Minimum number of instructions per request; functions with fewer are omitted.
-    #[arg(long, default_value_t = 10.0)]
-    from: f64,
-}
+use crate::{fio, Result};
 
-/// Executed instructions and calls of one function.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Ran {
-    instructions: f64,
-    /// Number of executions of the first instruction.
-    calls: f64,
-}
+/// Executed instructions, and executions of the first instruction, by function.
+type Ran = BTreeMap<String, [f64; 2]>;
 
 /// Start of the addresses of the kernel.
 const KERNEL: u64 = 1 << 63;
 
-fn words<const N: usize>(line: &str) -> Option<[&str; N]> {
-    let words: Vec<&str> = line.split_whitespace().take(N).collect();
-    words.try_into().ok()
-}
-
-/// Returns functions by address, from text in the format of /proc/kallsyms; names in modules are
-/// prefixed with the module.
-fn symbols(text: &str) -> BTreeMap<u64, String> {
-    let symbol = |line: &str| {
-        let [address, kind, name] = words(line)?;
-        let module = line.split_whitespace().nth(3).unwrap_or("");
-        let module = module.trim_matches(['[', ']']);
-        let name = format!("{:#}", rustc_demangle::demangle(name));
-        let name = if module.is_empty() {
-            name
-        } else {
-            format!("{module}: {name}")
-        };
-        let address = u64::from_str_radix(address, 16).ok()?;
-        "tTwW".contains(kind).then_some((address, name))
+/// Returns a line of /proc/kallsyms as address and name; names in modules are prefixed with the
+/// module. Returns `None` if the line is not a function.
+fn function(line: &str) -> Option<(u64, String)> {
+    let mut words = line.split_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let kind = words.next()?;
+    let name = format!("{:#}", rustc_demangle::demangle(words.next()?));
+    let module = words.next().unwrap_or("").trim_matches(['[', ']']);
+    let name = match module {
+        "" => name,
+        _ => format!("{module}: {name}"),
     };
-    text.lines().filter_map(symbol).collect()
+    "tTwW".contains(kind).then_some((address, name))
 }
 
-/// Returns the executed instructions and calls by function, from `blocks` as written by
-/// scripts/profile.c.
-fn ran(blocks: &str, symbols: &BTreeMap<u64, String>) -> HashMap<String, Ran> {
-    let mut all = HashMap::<String, Ran>::new();
-    for line in blocks.lines() {
-        let Some([address, length, times]) = words(line) else {
-            continue;
-        };
-        let Ok(address) = u64::from_str_radix(address, 16) else {
-            continue;
-        };
-        let number = |word: &str| word.parse::<f64>().unwrap_or(0.0);
+/// Returns a block of scripts/profile.c: address, instructions and executions.
+fn block(line: &str) -> Option<(u64, f64, f64)> {
+    let mut words = line.split_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let mut number = || Some(words.next()?.parse().unwrap_or(0.0));
+    Some((address, number()?, number()?))
+}
+
+/// Returns what ran, from the text of the files.
+fn ran(blocks: &str, symbols: &str) -> Ran {
+    let symbols: BTreeMap<u64, String> = symbols.lines().filter_map(function).collect();
+    let mut all = Ran::new();
+    for (address, length, times) in blocks.lines().filter_map(block) {
         let found = symbols.range(..=address).next_back();
         let (start, name) = match found {
             Some((start, name)) if address >= KERNEL => (*start, name.as_str()),
             _ => (0, "user space"),
         };
-        let one = all.entry(name.to_owned()).or_default();
-        one.instructions += number(length) * number(times);
+        let [instructions, calls] = all.entry(name.to_owned()).or_default();
+        *instructions += length * times;
         if start == address {
-            one.calls += number(times);
+            *calls += times;
         }
     }
     all
@@ -83,66 +61,38 @@ fn ran(blocks: &str, symbols: &BTreeMap<u64, String>) -> HashMap<String, Ran> {
 
 /// Returns the cost per request, from the difference of two runs, the most expensive function
 /// first.
-fn each(
-    few: &HashMap<String, Ran>,
-    many: &HashMap<String, Ran>,
-    requests: f64,
-) -> Vec<(String, Ran)> {
-    let cost = |(name, more): (&String, &Ran)| {
+fn each(few: &Ran, many: &Ran, requests: f64) -> Vec<(String, [f64; 2])> {
+    let cost = |(name, more): (&String, &[f64; 2])| {
         let less = few.get(name).copied().unwrap_or_default();
-        let ran = Ran {
-            instructions: (more.instructions - less.instructions) / requests,
-            calls: (more.calls - less.calls) / requests,
-        };
-        (name.clone(), ran)
+        let cost = [0, 1].map(|n| (more[n] - less[n]) / requests);
+        (name.clone(), cost)
     };
     let mut all: Vec<_> = many.iter().map(cost).collect();
-    all.sort_by(|(_, one), (_, other)| other.instructions.total_cmp(&one.instructions));
+    all.sort_by(|(_, one), (_, other)| other[0].total_cmp(&one[0]));
     all
 }
 
-fn read(dir: &Path, requests: u32) -> Result<HashMap<String, Ran>, Box<dyn Error>> {
-    let text = |what: &str| {
-        let path = dir.join(format!("{requests}.{what}"));
-        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    Ok(ran(&text("blocks")?, &symbols(&text("symbols")?)))
-}
-
-/// Prints the table.
-///
-/// # Errors
-///
-/// Missing or unreadable results.
-pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    let name = |entry: std::io::Result<fs::DirEntry>| {
-        let name = entry.ok()?.file_name().into_string().ok()?;
-        name.strip_suffix(".blocks")?.parse::<u32>().ok()
-    };
-    let mut counts: Vec<u32> = fs::read_dir(&args.dir)?.filter_map(name).collect();
+/// Prints the table of functions with at least `from` instructions.
+pub fn run(dir: &Path, from: f64) -> Result {
+    let requests = |name: &str| name.strip_suffix(".blocks")?.parse::<u32>().ok();
+    let names = fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut counts: Vec<u32> = names.filter_map(|name| requests(&name)).collect();
     counts.sort_unstable();
     let &[few, many] = counts.as_slice() else {
-        return Err(format!("{}: expected results of two runs", args.dir.display()).into());
+        return Err(format!("{}: expected results of two runs", dir.display()).into());
     };
-    let all = each(
-        &read(&args.dir, few)?,
-        &read(&args.dir, many)?,
-        (many - few).into(),
-    );
-    let total: f64 = all.iter().map(|(_, ran)| ran.instructions).sum();
-    let ours: f64 = all
-        .iter()
-        .filter(|(name, _)| name.starts_with("nrs: "))
-        .map(|(_, ran)| ran.instructions)
-        .sum();
+    let read = |requests: u32| -> Result<Ran> {
+        let text = |what: &str| fio::text(&dir.join(format!("{requests}.{what}")));
+        Ok(ran(&text("blocks")?, &text("symbols")?))
+    };
+    let all = each(&read(few)?, &read(many)?, (many - few).into());
+    let total: f64 = all.iter().map(|(_, [instructions, _])| instructions).sum();
+    let ours = all.iter().filter(|(name, _)| name.starts_with("nrs: "));
+    let ours: f64 = ours.map(|(_, [instructions, _])| instructions).sum();
     println!("Instructions per request: {total:.0}, {ours:.0} of them in nrs.\n");
     let mut table = Table::headed("instructions|calls|function");
-    for (name, ran) in all.iter().filter(|(_, ran)| ran.instructions >= args.from) {
-        table.row(&[
-            format!("{:.1}", ran.instructions),
-            format!("{:.2}", ran.calls),
-            name.clone(),
-        ]);
+    for (name, [instructions, calls]) in all.iter().filter(|(_, ran)| ran[0] >= from) {
+        table.row(&[&format!("{instructions:.1}"), &format!("{calls:.2}"), name]);
     }
     print!("{}", table.markdown());
     Ok(())
@@ -154,21 +104,13 @@ mod tests {
 
     #[test]
     fn difference_of_two_runs() {
-        let symbols = symbols(
-            "ffffffff81000000 T start\nffffffff81000100 t map\t[nrs]\nffffffff81000200 d data\n",
-        );
-        assert_eq!(symbols.len(), 2);
-        let few = ran("ffffffff81000100 4 10\n401000 7 100\n", &symbols);
-        let many = ran(
-            "ffffffff81000100 4 30\nffffffff81000110 2 40\nffffffff81000000 1 9\n401000 7 100\n",
-            &symbols,
-        );
-        let all = each(&few, &many, 20.0);
-        let map = Ran {
-            instructions: 8.0,
-            calls: 1.0,
-        };
-        assert_eq!(all[0], ("nrs: map".to_owned(), map));
-        assert_eq!(all[2], ("user space".to_owned(), Ran::default()));
+        let symbols = "ffffffff81000000 T start\nffffffff81000100 t map\t[nrs]\n\
+                       ffffffff81000110 d data\n";
+        let few = ran("ffffffff81000100 4 10\n401000 7 100\n", symbols);
+        let blocks = "ffffffff81000100 4 30\nffffffff81000110 2 40\nffffffff81000000 1 9\n\
+                      401000 7 100\n";
+        let all = each(&few, &ran(blocks, symbols), 20.0);
+        assert_eq!(all[0], ("nrs: map".to_owned(), [8.0, 1.0]));
+        assert_eq!(all[2], ("user space".to_owned(), [0.0; 2]));
     }
 }

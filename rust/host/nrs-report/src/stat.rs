@@ -2,14 +2,14 @@
 
 //! Summaries of repeated measurements.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Lowest value, median and highest value of some measurements.
 ///
 /// # Invariants
 ///
 /// `low <= median <= high`; all are NaN if there are no measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Lowest value.
     pub low: f64,

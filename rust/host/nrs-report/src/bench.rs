@@ -93,7 +93,10 @@ impl Timing {
             return Ok(None);
         };
         // The time of one element, where several are measured together.
-        let many = what["throughput"]["Elements"].as_f64().unwrap_or(1.0).max(1.0);
+        let many = what["throughput"]["Elements"]
+            .as_f64()
+            .unwrap_or(1.0)
+            .max(1.0);
         let [low, median, high] = [low, middle, high].map(|ns| ns * many.recip());
         let word = |key: &str| what[key].as_str().unwrap_or_default().to_owned();
         let numbers = |key: &str| samples[key].as_array().into_iter().flatten();
@@ -155,7 +158,10 @@ impl Results {
         let is_empty = found.is_empty();
         let mut all = Self::new(found);
         let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
-        for line in text("memory.jsonl").lines().filter(|line| line.starts_with('{')) {
+        for line in text("memory.jsonl")
+            .lines()
+            .filter(|line| line.starts_with('{'))
+        {
             let memory: Memory = serde_json::from_str(line)?;
             if let Some(policy) = all.policies.get_mut(&memory.policy) {
                 policy.memory.entry(memory.classes).or_insert(memory);
@@ -197,7 +203,9 @@ fn slope<'a>(decisions: impl Iterator<Item = (&'a u32, &'a f64)>) -> Option<f64>
     let count = points.len() as f64;
     let sum = |(x, y), (a, b)| (x + a, y + b);
     let (x, y) = points.iter().copied().fold((0.0, 0.0), sum);
-    let parts = points.iter().map(|(log, ns)| (log - x / count, ns - y / count));
+    let parts = points
+        .iter()
+        .map(|(log, ns)| (log - x / count, ns - y / count));
     let (above, below) = parts.map(|(x, y)| (x * y, x * x)).fold((0.0, 0.0), sum);
     (below > 0.0).then_some(above / below)
 }

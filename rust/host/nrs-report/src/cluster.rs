@@ -199,13 +199,19 @@ pub fn run(args: Args) -> Result {
     }
     let results = cluster.results();
     if args.check {
-        print!("{}", page::render(include_str!("templates/cluster.tap.j2"), &results)?);
+        print!(
+            "{}",
+            page::render(include_str!("templates/cluster.tap.j2"), &results)?
+        );
         return match results.phases.iter().filter(|phase| !phase.is_ok).count() {
             0 => Ok(()),
             bad => Err(format!("{bad} phases exceed the tolerance").into()),
         };
     }
-    print!("{}", page::render(include_str!("templates/cluster.md.j2"), &results)?);
+    print!(
+        "{}",
+        page::render(include_str!("templates/cluster.md.j2"), &results)?
+    );
     match &args.picture {
         Some(path) => Ok(cluster.picture().save(path)?),
         None => Ok(()),

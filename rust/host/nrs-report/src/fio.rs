@@ -20,6 +20,7 @@ struct Report {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct Job {
+    pub jobname: String,
     pub error: i64,
     pub read: Reads,
 }
@@ -32,7 +33,8 @@ pub struct Reads {
     /// Duration, ms.
     pub runtime: Option<f64>,
     pub iops: Option<f64>,
-    /// Latency without the time of the submission.
+    /// Latency with and without the time of the submission.
+    pub lat_ns: Latency,
     pub clat_ns: Latency,
 }
 

@@ -66,7 +66,10 @@ pub fn run(dir: &Path) -> Result {
     let mut results = Results::default();
     let count = dir.join("count");
     for name in DEVICES.split(' ') {
-        let counts = [Count::read(&count, name, 1)?, Count::read(&count, name, 32)?];
+        let counts = [
+            Count::read(&count, name, 1)?,
+            Count::read(&count, name, 32)?,
+        ];
         results.counts.insert(name, counts);
     }
     for cpus in [1, 2, 4, 8] {
@@ -76,7 +79,10 @@ pub fn run(dir: &Path) -> Result {
             results.free.entry(cpus).or_default().insert(name, ratios);
         }
     }
-    print!("{}", page::render(include_str!("templates/vm.md.j2"), results)?);
+    print!(
+        "{}",
+        page::render(include_str!("templates/vm.md.j2"), results)?
+    );
     Ok(())
 }
 
@@ -98,7 +104,13 @@ mod tests {
         let error = Count::read(&dir, "raw", 1).unwrap_err().to_string();
         std::fs::remove_dir_all(&dir).unwrap();
         let (instructions, queued) = (1000.0, 0.25);
-        assert_eq!(count.unwrap(), Count { instructions, queued });
+        assert_eq!(
+            count.unwrap(),
+            Count {
+                instructions,
+                queued
+            }
+        );
         assert_eq!(ratios.unwrap(), [0.5]);
         assert!(error.ends_with("fio failed with error 5"), "{error}");
     }

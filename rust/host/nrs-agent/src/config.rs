@@ -7,13 +7,15 @@
 //! generated from the table.
 
 use std::{
-    collections::BTreeMap, fmt, fs, ops::RangeInclusive, os::unix::fs::MetadataExt as _,
-    path::PathBuf, time::Duration,
+    collections::BTreeMap, fs, ops::RangeInclusive, os::unix::fs::MetadataExt as _, path::PathBuf,
+    sync::Arc, time::Duration,
 };
 
-use toml_edit::{ImDocument, Item, TableLike};
-
-use crate::{secret::check_mode, Terms};
+use crate::{
+    secret::check_mode,
+    toml::{Fault, FilePosition, TomlKey, TomlNode, TomlValue},
+    Terms,
+};
 
 /// Path of the configuration file.
 pub const PATH: &str = "/etc/nrs/agent.toml";
@@ -81,8 +83,10 @@ pub struct Config {
     pub routers: BTreeMap<String, String>,
     /// Groups, by the names of their services.
     pub services: BTreeMap<String, String>,
-    /// Line and column of each key, for errors of the files that keys name.
-    places: BTreeMap<String, (usize, usize)>,
+    /// Name of the file.
+    file: Arc<str>,
+    /// Place of each key, for errors of the files that keys name.
+    places: BTreeMap<String, FilePosition>,
 }
 
 impl Default for Config {
@@ -107,6 +111,7 @@ impl Default for Config {
             servers: BTreeMap::new(),
             routers: BTreeMap::new(),
             services: BTreeMap::new(),
+            file: "".into(),
             places: BTreeMap::new(),
         }
     }
@@ -132,38 +137,15 @@ impl Config {
         Duration::from_millis(u64::from(self.lease) * u64::from(self.delta_ms))
     }
 
-    /// Returns the mistake `reason` at the position of `key`.
-    fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
-        let (line, column) = self.places.get(key).copied().unwrap_or((1, 1));
-        Mistake {
-            line,
-            column,
-            key: key.into(),
-            reason: reason.into(),
-        }
-    }
-}
-
-/// Error in a configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// Path of the key, such as `service.ost_io.group`; empty if the text is not TOML.
-    pub key: String,
-    /// Reason, one line.
-    pub reason: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.line, self.column)?;
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
-        }
-        f.write_str(&self.reason)
+    /// Returns the fault `reason` at the place of `key`, or at the start of the file.
+    fn fault(&self, key: &str, reason: impl Into<String>) -> Fault {
+        let start = || FilePosition {
+            file: self.file.clone(),
+            line: 1,
+            column: 1,
+        };
+        let place = self.places.get(key).cloned().unwrap_or_else(start);
+        Fault::new(&place, key, reason)
     }
 }
 
@@ -191,21 +173,10 @@ impl ConfigTable {
 }
 
 /// Setter of a value. Arguments: the configuration, the name of the table or key, and the value.
-type Set = fn(&mut Config, &str, &Item) -> Result<(), String>;
+type Set = fn(&mut Config, &str, &TomlNode) -> Result<(), String>;
 
-/// Key of the configuration file.
-struct Key {
-    table: ConfigTable,
-    /// Name of the key; `NAME` matches any name.
-    name: &'static str,
-    /// Accepted values.
-    takes: &'static str,
-    /// Value if the key is missing.
-    default: &'static str,
-    /// Meaning.
-    about: &'static str,
-    set: Set,
-}
+/// Key of the configuration file; the name `NAME` matches any name.
+type Key = TomlKey<ConfigTable, Set>;
 
 /// Returns a row of the table of keys.
 const fn key(
@@ -216,7 +187,7 @@ const fn key(
     about: &'static str,
     set: Set,
 ) -> Key {
-    Key {
+    TomlKey {
         table,
         name,
         takes,
@@ -308,18 +279,20 @@ static KEYS: [Key; 18] = [
 ];
 
 /// Returns the string in `item`.
-fn text(item: &Item) -> Result<&str, String> {
-    item.as_str().ok_or_else(|| kind(item, "a string"))
+fn text(item: &TomlNode) -> Result<&str, String> {
+    item.text().map_err(|_| kind(item, "a string"))
 }
 
 /// Returns the error that `item` has another type than `wanted`.
-fn kind(item: &Item, wanted: &str) -> String {
-    format!("expected {wanted}, found {}", item.type_name())
+fn kind(item: &TomlNode, wanted: &str) -> String {
+    format!("expected {wanted}, found {}", item.kind)
 }
 
 /// Returns the number in `item`, if the number is in `range`.
-fn number(item: &Item, range: RangeInclusive<u32>) -> Result<u32, String> {
-    let found = item.as_integer().ok_or_else(|| kind(item, "a number"))?;
+fn number(item: &TomlNode, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let TomlValue::Number(found) = item.value else {
+        return Err(kind(item, "a number"));
+    };
     let found = u32::try_from(found).ok();
     let found = found.filter(|number| range.contains(number));
     found.ok_or_else(|| {
@@ -332,12 +305,15 @@ fn number(item: &Item, range: RangeInclusive<u32>) -> Result<u32, String> {
 }
 
 /// Returns the boolean in `item`.
-fn truth(item: &Item) -> Result<bool, String> {
-    item.as_bool().ok_or_else(|| kind(item, "true or false"))
+fn truth(item: &TomlNode) -> Result<bool, String> {
+    match item.value {
+        TomlValue::Truth(truth) => Ok(truth),
+        _ => Err(kind(item, "true or false")),
+    }
 }
 
 /// Returns the absolute path in `item`.
-fn path(item: &Item) -> Result<PathBuf, String> {
+fn path(item: &TomlNode) -> Result<PathBuf, String> {
     let path = PathBuf::from(text(item)?);
     match path.is_absolute() {
         true => Ok(path),
@@ -346,7 +322,7 @@ fn path(item: &Item) -> Result<PathBuf, String> {
 }
 
 /// Returns the name of a realm or server in `item`.
-fn name(item: &Item) -> Result<String, String> {
+fn name(item: &TomlNode) -> Result<String, String> {
     let name = text(item)?;
     check_name(name)?;
     Ok(name.into())
@@ -383,7 +359,7 @@ fn is_word(word: &str, most: usize, more: &str) -> bool {
 }
 
 /// Returns the address with a port in `item`.
-fn address(item: &Item) -> Result<String, String> {
+fn address(item: &TomlNode) -> Result<String, String> {
     let address = text(item)?;
     let (host, port) = address.rsplit_once(':').unwrap_or_default();
     let plain = host
@@ -403,7 +379,7 @@ fn address(item: &Item) -> Result<String, String> {
 }
 
 /// Returns the protocol that `item` names.
-fn protocol(item: &Item) -> Result<Protocol, String> {
+fn protocol(item: &TomlNode) -> Result<Protocol, String> {
     let all = [Protocol::Tls, Protocol::Tcp].into_iter();
     let name = text(item)?;
     let found = all.clone().find(|one| one.name() == name);
@@ -411,85 +387,64 @@ fn protocol(item: &Item) -> Result<Protocol, String> {
 }
 
 /// Parser of a configuration file.
-struct Reader<'a> {
-    text: &'a str,
+struct Reader {
     config: Config,
-    mistakes: Vec<Mistake>,
+    faults: Vec<Fault>,
 }
 
-impl Reader<'_> {
-    /// Returns line and column of the byte at offset `at`.
-    fn place(&self, at: usize) -> (usize, usize) {
-        let before = self.text.get(..at).unwrap_or(self.text);
-        let start = before.rfind('\n').map_or(0, |end| end + 1);
-        let line = before.matches('\n').count() + 1;
-        (line, before[start..].chars().count() + 1)
-    }
-
-    /// Records the position of the key `path`, called `name` in `table`.
-    fn note(&mut self, path: &str, table: &dyn TableLike, name: &str, item: &Item) {
-        let key = table.key(name).and_then(|key| key.span());
-        let start = item.span().or(key).map_or(0, |span| span.start);
-        let place = self.place(start);
-        self.config.places.insert(path.into(), place);
-    }
-
-    /// Adds the mistake `reason` at the position of `key`.
+impl Reader {
+    /// Adds the fault `reason` at the place of `key`.
     fn refuse(&mut self, key: &str, reason: impl Into<String>) {
-        let mistake = self.config.mistake(key, reason);
-        self.mistakes.push(mistake);
+        let fault = self.config.fault(key, reason);
+        self.faults.push(fault);
     }
 
-    /// Parses all keys of a table of kind `table`. `prefix` precedes the names in paths; `own` is
-    /// the name of the table.
-    fn table(&mut self, kind: ConfigTable, prefix: &str, own: &str, table: &dyn TableLike) {
-        for (name, item) in table.iter() {
-            let path = format!("{prefix}{name}");
-            self.note(&path, table, name, item);
-            let mut keys = KEYS.iter().filter(|key| key.table == kind);
+    /// Parses `entries` of a table of kind `table`; `own` is the name of the table.
+    fn table(&mut self, table: ConfigTable, own: &str, entries: &[TomlNode]) {
+        for item in entries {
+            let (name, path) = (&*item.key, &*item.path);
+            self.config.places.insert(path.into(), item.start.clone());
+            let mut keys = KEYS.iter().filter(|key| key.table == table);
             let found = keys.find(|key| key.name == name || key.name == "NAME");
-            let below = match (kind, name) {
+            let below = match (table, name) {
                 (Top, "servers") => Some(Servers),
                 (Top, "routers") => Some(Routers),
+                (Top, "service") => Some(Service),
                 _ => None,
             };
-            let result = match (found, below, item.as_table_like()) {
+            let result = match (found, below, item.entries()) {
                 (Some(key), ..) => {
                     let name = if key.name == "NAME" { name } else { own };
                     (key.set)(&mut self.config, name, item)
                 }
-                (None, Some(below), Some(table)) => {
-                    self.table(below, &format!("{path}."), "", table);
+                (None, None, _) => Err("unknown key".into()),
+                (None, Some(_), Err(_)) => Err(kind(item, "a table")),
+                (None, Some(below), Ok(entries)) => {
+                    match below {
+                        Service => self.services(entries),
+                        below => self.table(below, "", entries),
+                    }
                     Ok(())
                 }
-                (None, None, Some(table)) if kind == Top && name == "service" => {
-                    self.services(table);
-                    Ok(())
-                }
-                (None, Some(_), None) => Err(self::kind(item, "a table")),
-                (None, None, None) if kind == Top && name == "service" => {
-                    Err(self::kind(item, "a table"))
-                }
-                _ => Err("unknown key".into()),
             };
             if let Err(reason) = result {
-                self.refuse(&path, reason);
+                self.refuse(path, reason);
             }
         }
     }
 
     /// Parses the tables of services.
-    fn services(&mut self, services: &dyn TableLike) {
-        for (name, item) in services.iter() {
-            let path = format!("service.{name}");
-            self.note(&path, services, name, item);
-            match (service_name(name), item.as_table_like()) {
-                (Ok(name), Some(table)) => {
+    fn services(&mut self, services: &[TomlNode]) {
+        for item in services {
+            let (name, path) = (&*item.key, &*item.path);
+            self.config.places.insert(path.into(), item.start.clone());
+            match (service_name(name), item.entries()) {
+                (Ok(name), Ok(entries)) => {
                     self.config.services.insert(name.clone(), name.clone());
-                    self.table(Service, &format!("{path}."), &name, table);
+                    self.table(Service, &name, entries);
                 }
-                (Ok(_), None) => self.refuse(&path, kind(item, "a table")),
-                (Err(reason), _) => self.refuse(&path, reason),
+                (Ok(_), Err(_)) => self.refuse(path, kind(item, "a table")),
+                (Err(reason), _) => self.refuse(path, reason),
             }
         }
     }
@@ -506,8 +461,8 @@ impl Reader<'_> {
                 "missing; add a table [service.NAME] for each service",
             ),
         ];
-        let refused = |mistake: &Mistake| mistake.key == "transport";
-        if config.transport == Protocol::Tls && !self.mistakes.iter().any(refused) {
+        let refused = |fault: &Fault| fault.key == "transport";
+        if config.transport == Protocol::Tls && !self.faults.iter().any(refused) {
             let needed = ["ca", "certificate", "key"];
             wanted.extend(needed.map(|key| (key, "missing; required with transport = \"tls\"")));
             let listed =
@@ -543,53 +498,40 @@ impl Reader<'_> {
     }
 }
 
-/// Parses `text`. The name of the server defaults to `host`.
+/// Parses `text` of `file`. The name of the server defaults to `host`.
 ///
 /// # Errors
 ///
-/// All mistakes, ordered by position.
-pub fn parse(text: &str, host: &str) -> Result<Config, Vec<Mistake>> {
-    let mut reader = Reader {
-        text,
-        config: Config {
-            server: host.into(),
-            ..Config::default()
-        },
-        mistakes: Vec::new(),
+/// All faults, ordered by position.
+pub fn parse(file: &str, text: &str, host: &str) -> Result<Config, Vec<Fault>> {
+    let config = Config {
+        server: host.into(),
+        file: file.into(),
+        ..Config::default()
     };
-    match ImDocument::parse(text) {
+    let faults = Vec::new();
+    let mut reader = Reader { config, faults };
+    match TomlNode::parse(file, text) {
         Ok(document) => {
-            reader.table(Top, "", "", document.as_table());
+            reader.table(Top, "", document.entries().unwrap_or_default());
             reader.finish();
         }
-        Err(error) => {
-            let (line, column) = reader.place(error.span().map_or(0, |span| span.start));
-            reader.mistakes.push(Mistake {
-                line,
-                column,
-                key: String::new(),
-                reason: error.message().trim().replace('\n', "; "),
-            });
-        }
+        Err(fault) => reader.faults.push(fault),
     }
-    let Reader {
-        config,
-        mut mistakes,
-        ..
-    } = reader;
-    if mistakes.is_empty() && check_name(&config.server).is_err() {
+    let Reader { config, mut faults } = reader;
+    if faults.is_empty() && check_name(&config.server).is_err() {
         let reason = format!("missing, and the host name '{host}' is not a valid server name");
-        mistakes.push(config.mistake("server", reason));
+        faults.push(config.fault("server", reason));
     }
-    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
-    match mistakes.is_empty() {
+    faults.sort_by_key(|fault| (fault.place.line, fault.place.column));
+    match faults.is_empty() {
         true => Ok(config),
-        false => Err(mistakes),
+        false => Err(faults),
     }
 }
 
-/// Returns the mistakes in the files that `config` names.
-pub fn check_files(config: &Config) -> Vec<Mistake> {
+/// Returns the faults of the files that `config` names.
+pub fn check_files(config: &Config) -> Vec<Fault> {
     let mut files = vec![("secret", &config.secret, true)];
     if config.transport == Protocol::Tls {
         files.extend([
@@ -598,7 +540,7 @@ pub fn check_files(config: &Config) -> Vec<Mistake> {
             ("key", &config.key, true),
         ]);
     }
-    let mistake = |(key, path, private): (&str, &PathBuf, bool)| {
+    let fault = |(key, path, private): (&str, &PathBuf, bool)| {
         let reason = match fs::metadata(path) {
             Err(error) => Some(error.to_string()),
             Ok(metadata) if !metadata.is_file() => Some("not a regular file".into()),
@@ -606,9 +548,9 @@ pub fn check_files(config: &Config) -> Vec<Mistake> {
             Ok(_) => None,
         };
         let reason = format!("{}: {}", path.display(), reason?);
-        Some(config.mistake(key, reason))
+        Some(config.fault(key, reason))
     };
-    files.into_iter().filter_map(mistake).collect()
+    files.into_iter().filter_map(fault).collect()
 }
 
 /// Returns the name of this host.
@@ -619,22 +561,7 @@ pub fn host() -> String {
 
 /// Returns the reference of all keys as Markdown.
 pub fn reference() -> String {
-    let mut out = String::new();
-    for (table, title) in ConfigTable::ALL {
-        out += &format!("\n### `{title}`\n\n");
-        out += "| key | takes | without it | meaning |\n|---|---|---|---|\n";
-        for key in KEYS.iter().filter(|key| key.table == table) {
-            let Key {
-                name,
-                takes,
-                default,
-                about,
-                ..
-            } = key;
-            out += &format!("| `{name}` | {takes} | {default} | {about} |\n");
-        }
-    }
-    out
+    TomlKey::reference(&KEYS, &ConfigTable::ALL)
 }
 
 #[cfg(test)]

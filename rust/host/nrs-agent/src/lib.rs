@@ -68,6 +68,7 @@ pub mod socket;
 pub mod status;
 pub mod store;
 mod table;
+pub mod toml;
 pub mod transport;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;

@@ -438,7 +438,7 @@ mod tests {
             key = \"/e\"\n[servers]\na = \"a:1\"\nb = \"b:2\"\nc = \"c:3\"\n[routers]\n\
             x = \"x:4\"\n\
             [service.s]\n";
-        let config = crate::config::parse(text, "").unwrap();
+        let config = crate::config::parse("f", text, "").unwrap();
         let all = settings(&config, Remote::Servers);
         ::zenoh::Config::from_json5(&all.to_string()).unwrap();
         assert_eq!(all["connect"]["endpoints"], json!(["tls/c:3"]));

@@ -241,7 +241,7 @@ impl Site {
             "realm = \"r\"\nserver = \"{name}\"\nsecret = \"/s\"\ntransport = \"tcp\"\n\
              entities_max = 8\nservers_max = 4\n[service.svc]\ngroup = \"all\"\n{more}"
         );
-        let config = config::parse(&text, "").unwrap();
+        let config = config::parse("f", &text, "").unwrap();
         let secret = Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap();
         let file = Rc::clone(&module);
         let bind: Bind = Box::new(move |service| {
@@ -409,7 +409,7 @@ fn an_instance_that_ends_meanwhile_is_no_failure() {
         }
     }
     let text = "realm = \"r\"\nsecret = \"/s\"\ntransport = \"tcp\"\n[service.svc]\n";
-    let config = config::parse(text, "late").unwrap();
+    let config = config::parse("f", text, "late").unwrap();
     let secret = Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap();
     let module = Rc::clone(&site.module);
     let bind = |_: &str| Ok(Late(File(Rc::clone(&module))));

@@ -55,7 +55,7 @@ fn config(name: &str, servers: &[(&str, SocketAddr)], room: Option<&Path>) -> Co
         text += &format!("{server} = \"{address}\"\n");
     }
     text += "[service.svc]\ngroup = \"all\"\n[service.other]\n";
-    config::parse(&text, "").unwrap()
+    config::parse("f", &text, "").unwrap()
 }
 
 /// Sends `bytes` from `from` until `to` receives a datagram with these bytes; returns the sender.

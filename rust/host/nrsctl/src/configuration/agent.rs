@@ -4,25 +4,25 @@
 
 use std::path::Path;
 
-use nrs_agent::config::{self, Mistake};
+use nrs_agent::{config, toml};
 
 use super::fault::{Fault, FilePosition};
 use super::files::{File, DIRECTORY};
 
 /// Returns the faults of `file`; in [`DIRECTORY`], also the faults of the files that `file` names.
 pub fn faults(file: &File) -> Vec<Fault> {
-    let mistakes = match config::parse(&file.text, &config::host()) {
+    let faults = match config::parse(&file.name, &file.text, &config::host()) {
         Ok(config) if Path::new(&file.name).starts_with(DIRECTORY) => config::check_files(&config),
         Ok(_) => Vec::new(),
-        Err(mistakes) => mistakes,
+        Err(faults) => faults,
     };
-    let fault = |mistake: Mistake| {
+    let fault = |fault: toml::Fault| {
         let place = FilePosition {
             file: file.name.as_str().into(),
-            line: mistake.line,
-            column: mistake.column,
+            line: fault.place.line,
+            column: fault.place.column,
         };
-        Fault::new(place, mistake.key, mistake.reason)
+        Fault::new(place, fault.key, fault.reason)
     };
-    mistakes.into_iter().map(fault).collect()
+    faults.into_iter().map(fault).collect()
 }

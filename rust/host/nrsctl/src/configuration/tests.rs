@@ -489,7 +489,7 @@ fn examples() {
         let path = entry.unwrap().path();
         if files::is_agent(&path) {
             let text = std::fs::read_to_string(&path).unwrap();
-            nrs_agent::config::parse(&text, "oss1").unwrap();
+            nrs_agent::config::parse("f", &text, "oss1").unwrap();
         } else if path.extension().is_some_and(|end| end == "toml") {
             let text = std::fs::read_to_string(&path).unwrap();
             let (wanted, faults) = read_for_mock([(path.to_str().unwrap(), text.as_str())]);

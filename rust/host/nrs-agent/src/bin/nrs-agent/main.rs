@@ -24,6 +24,7 @@ use nrs_agent::{
     secret::Secret,
     socket::{self, Lock},
     store::Store,
+    toml::Fault,
     transport::{Clock, Transport as _},
     zenoh::{Zenoh, LOG},
 };
@@ -112,14 +113,14 @@ fn run(args: &Args) -> Result<(), String> {
     let path = args.config.display();
     let at = |path: &PathBuf, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(&args.config).map_err(|error| at(&args.config, &error))?;
-    let mistakes = |all: Vec<config::Mistake>| {
-        let all = all.iter().map(|mistake| format!("{path}:{mistake}"));
-        all.collect::<Vec<_>>().join("\n")
+    let lines = |faults: Vec<Fault>| {
+        let lines = faults.iter().map(Fault::to_string);
+        lines.collect::<Vec<_>>().join("\n")
     };
-    let config = config::parse(&text, &config::host()).map_err(mistakes)?;
+    let config = config::parse(&path.to_string(), &text, &config::host()).map_err(lines)?;
     let wrong = config::check_files(&config);
     if !wrong.is_empty() {
-        return Err(mistakes(wrong));
+        return Err(lines(wrong));
     }
     let secret = Secret::read(&config.secret).map_err(|reason| at(&config.secret, &reason))?;
     if !config.servers.is_empty() && !config.servers.contains_key(&config.server) {

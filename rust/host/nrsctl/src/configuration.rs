@@ -2,43 +2,38 @@
 
 //! Configuration files in `/etc/nrs`, and their comparison with the running state.
 //!
-//! [`document`] parses a TOML file into a tree whose keys and values have places. [`read`] turns
-//! the files into the wanted [`state::ServiceState`] of each service, device and disk, and collects
-//! all [`fault::Fault`]s with file, line, column and key. [`running`] reads the state that the
+//! [`nrs_agent::toml`] parses a TOML file into a tree whose keys and values have places. [`read`]
+//! turns the files into the wanted [`state::ServiceState`] of each service, device and disk, and
+//! collects all [`Fault`]s with file, line, column and key. [`running`] reads the state that the
 //! module shows. Both are the text `config`, by which [`carry_out`] replaces all settings at once.
 //!
 //! ```text
-//!   files ──document──▶ read ──▶ wanted state ──text, carry_out──▶ Kernel
+//!   files ────toml────▶ read ──▶ wanted state ──text, carry_out──▶ Kernel
 //!   Kernel ──running──▶ running state                        (config)
 //!                            └──render──▶ text (save, and the two sides of a diff)
 //! ```
 
-pub mod agent;
 pub mod bandwidth;
 pub mod carry_out;
 pub mod devices;
-pub mod document;
 pub mod edit;
-pub mod fault;
 pub mod files;
 pub mod keys;
 pub mod read;
-pub mod reader;
 pub mod render;
-pub mod rules;
 pub mod running;
 pub mod state;
-pub mod weights;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
+use nrs_agent::toml::Fault;
+
 use crate::accounts::Accounts;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
-use fault::Fault;
 use files::File;
 use read::Wanted;
 

@@ -313,11 +313,8 @@ impl<'a> Todo<'a> {
                 service, from, to, ..
             } = change;
             let old = from.as_ref().map_or(String::new(), |from| {
-                let cpts = from.cpts.filter(|_| to.cpts.is_some());
-                let from = ServiceState {
-                    cpts,
-                    ..from.clone()
-                };
+                let mut from = from.clone();
+                from.cpts = from.cpts.filter(|_| to.cpts.is_some());
                 render::service(service, &from, slots)
             });
             output.difference(service, &old, &render::service(service, to, slots))?;

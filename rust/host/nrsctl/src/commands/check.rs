@@ -3,9 +3,11 @@
 //! `nrsctl check`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::configuration::{agent, files, parse};
+use nrs_agent::config;
+
+use crate::configuration::{files, parse};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
@@ -37,7 +39,14 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     };
     let (_, mut faults) = parse(&files, kernel.accounts());
     for file in files::agents(&args.paths)? {
-        faults.extend(agent::faults(&file));
+        let agent = config::parse(&file.name, &file.text, &config::host());
+        faults.extend(match agent {
+            Ok(agent) if Path::new(&file.name).starts_with(files::DIRECTORY) => {
+                config::check_files(&agent)
+            }
+            Ok(_) => Vec::new(),
+            Err(faults) => faults,
+        });
         files.push(file);
     }
     if args.json {

@@ -5,15 +5,15 @@
 use std::io::Write;
 
 use clap::{Subcommand, ValueEnum};
-use nrs_sched::policy;
+use nrs_sched::parameters;
+use nrs_sched::policy::{self, Config, Tunables};
+use nrs_sched::rules::Name;
 use serde::Serialize;
 
-use crate::configuration::rules::DEFAULT;
-use crate::configuration::state::{HeadPolicy, ServiceState};
 use crate::failure::{FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::stats::rules::{self, ListedRule};
-use crate::{show, stats};
+use crate::{refusal, show, stats};
 
 /// Highest rate of a rule, requests per second.
 const RATE_MAX: u32 = 10_000_000;
@@ -162,7 +162,8 @@ pub fn run(action: &PolicyAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 }
                 (FailureKind::Refused, _) if policy == "fairshare" => {
                     let mode = format!("{}_fair", argument.concat());
-                    match HeadPolicy::new(policy::Kind::Fairshare, Some(&mode)) {
+                    let kind = policy::Kind::Fairshare;
+                    match Config::parse(kind, Some(&mode), &Tunables::default()) {
                         Ok(_) => failure.hint(format!("did you mean: fairshare {mode}")),
                         Err(_) => failure,
                     }
@@ -188,8 +189,10 @@ fn show_default_limit(
     // The policy is selected, even if the rules cannot be read.
     let mut rules = rules::list(kernel, service).unwrap_or_default();
     rules.retain(|rule| head.has(&rule.head));
-    let rate = ServiceState::new().rate();
-    let initial = |rule: &ListedRule| rule.name == DEFAULT && rule.rate == rate;
+    let rate = parameters::named("nrs_tbf_rate").map(refusal::default);
+    let rate = rate.unwrap_or_default();
+    let default = Name::DEFAULT.as_str();
+    let initial = |rule: &ListedRule| rule.name == default && rule.rate == rate;
     if rules.is_empty() || !rules.iter().all(initial) {
         return Ok(());
     }

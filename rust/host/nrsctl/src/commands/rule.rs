@@ -329,25 +329,17 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
 fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<ListedRule>> {
     let listed = rules::list(kernel, service)?;
     let state = running::read(kernel, service)?;
-    let strange = |why: String| {
-        let message = format!("{service}: cannot parse the rules: {why}");
-        Failure::new(FailureKind::Other, message).hint("compare nrsctl --version and modinfo nrs")
-    };
-    let rule_lists = state.rule_lists();
-    let rule_lists = rule_lists.map_err(|refusal| strange(refusal.to_string()))?;
     let mut found = Vec::new();
-    for ((head, rule_list), policy) in [REGULAR, HIGH]
-        .into_iter()
-        .zip(rule_lists)
-        .zip(&state.policies)
-    {
-        let (Some(rule_list), Some(fields)) = (rule_list, policy.fields()) else {
+    for (head, rules) in [REGULAR, HIGH].into_iter().zip(state.rules()) {
+        let Some(rules) = rules else {
             continue;
         };
-        let set = rule_list
-            .compile(0)
-            .map_err(|_| strange("no memory".into()))?;
-        let rule = set.rule(set.find(&Subject::of(attrs, fields)));
+        let set = rules.compile(0).map_err(|_| {
+            let message = format!("{service}: cannot parse the rules: no memory");
+            Failure::new(FailureKind::Other, message)
+        })?;
+        let subject = Subject::of(attrs, rules.fields());
+        let rule = set.rule(set.find(&subject));
         let name = rule.map_or(String::new(), |rule| rule.name.to_string());
         let same = |one: &&ListedRule| one.head == head && one.name == name;
         found.extend(listed.iter().find(same).cloned());

@@ -5,9 +5,9 @@
 use std::io::Write;
 
 use clap::Subcommand;
+use nrs_sched::policy::fairshare::weights::Weights;
 use serde::Serialize;
 
-use crate::configuration::weights::{normal, parts};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
@@ -56,6 +56,11 @@ struct ListedWeight {
     /// Name of the weight: `uid:1000`.
     name: String,
     weight: u32,
+}
+
+/// Splits an item `FIELD:VALUE:WEIGHT` into name and weight.
+fn parts(item: &str) -> (&str, &str) {
+    item.rsplit_once(':').unwrap_or((item, ""))
 }
 
 /// Runs `nrsctl weight`.
@@ -120,7 +125,8 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
 /// form `FIELD:VALUE:WEIGHT`.
 fn item(kernel: &dyn Kernel, text: &str, item: String) -> Result<String> {
     let item = kernel.accounts().numbers(WEIGHTS, &item)?.into_owned();
-    let one = normal([&item[..]]).and_then(|lines| match lines.lines().count() {
+    let weights = Weights::new().apply(&item).map_err(|error| error.reason);
+    let one = weights.and_then(|weights| match weights.len() {
         1 => Ok(()),
         _ => Err("is not one weight"),
     });

@@ -27,8 +27,6 @@ pub struct ServiceChange<'a> {
     pub from: Option<ServiceState>,
     /// Wanted state.
     pub to: ServiceState,
-    /// Wanted state as the module takes it.
-    text: String,
 }
 
 impl<'a> ServiceChange<'a> {
@@ -38,7 +36,6 @@ impl<'a> ServiceChange<'a> {
     /// # Errors
     ///
     /// - [`FailureKind::Busy`]: `cpts` is set for a service that its clients created.
-    /// - [`FailureKind::Refused`]: the module would refuse the state.
     /// - Errors of reading the running state.
     pub fn new(
         kernel: &dyn Kernel,
@@ -60,13 +57,7 @@ impl<'a> ServiceChange<'a> {
                 return Err(Failure::new(FailureKind::Busy, message).hint(hint));
             }
         }
-        let text = text(service, &to)?;
-        Ok(Self {
-            service,
-            from,
-            to,
-            text,
-        })
+        Ok(Self { service, from, to })
     }
 
     /// Returns true if the current state is not the wanted one.
@@ -75,9 +66,11 @@ impl<'a> ServiceChange<'a> {
     }
 
     /// Returns what is written to the module, a line for each setting.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+    pub fn lines(&self) -> impl Iterator<Item = String> {
         let cpts = self.cpts().map(|cpts| format!("cpts {cpts}"));
-        cpts.into_iter().chain(self.text.lines().map(str::to_owned))
+        let text = self.to.text();
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        cpts.into_iter().chain(lines)
     }
 
     /// Returns the number of partitions if it has to be set.
@@ -139,7 +132,7 @@ impl<'a> ServiceChange<'a> {
                 Failure { message, ..failure }
             })?;
         }
-        replace(kernel, self.service, &self.text, patience, told)
+        replace(kernel, self.service, &self.to.text(), patience, told)
     }
 
     /// Restores the previous state, even if the command is interrupted.
@@ -156,18 +149,9 @@ impl<'a> ServiceChange<'a> {
         };
         // New partitions have lost policies and rules.
         kernel.set_cpts(self.service, cpts)?;
-        let text = text(self.service, from)?;
         let told = AtomicBool::new(false);
-        replace(kernel, self.service, &text, patience, &told)
+        replace(kernel, self.service, &from.text(), patience, &told)
     }
-}
-
-/// Returns the text of `state`.
-fn text(service: &str, state: &ServiceState) -> Result<String> {
-    state.text().map_err(|reason| {
-        let message = format!("{service}: {reason}");
-        Failure::new(FailureKind::Refused, message)
-    })
 }
 
 /// Makes `service` what `text` says; a busy module is asked again until `patience` expires or

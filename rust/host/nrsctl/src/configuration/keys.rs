@@ -3,6 +3,8 @@
 //! Keys of configuration files, with their values and meanings. Files are parsed by this table, and
 //! the reference in Documentation/configuration.md is generated from it.
 
+use nrs_agent::toml::TomlKey;
+
 /// Table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
@@ -92,7 +94,7 @@ impl Table {
         }
     }
 
-    /// Returns the keys that have no default; the parsers of rules and plans report other missing
+    /// Returns the keys that have no default; the readers of rules and plans report other missing
     /// keys.
     pub fn required(self) -> &'static [&'static str] {
         match self {
@@ -116,19 +118,7 @@ impl Table {
 }
 
 /// Key of a table.
-#[derive(Debug)]
-pub struct ConfigKey {
-    /// Table of the key.
-    pub table: Table,
-    /// Name of the key.
-    pub name: &'static str,
-    /// Accepted values.
-    pub takes: &'static str,
-    /// Effect of a missing key.
-    pub default: &'static str,
-    /// Meaning of the key.
-    pub about: &'static str,
-}
+type ConfigKey = TomlKey<Table>;
 
 /// Creates a row of the table.
 const fn key(
@@ -138,12 +128,13 @@ const fn key(
     default: &'static str,
     about: &'static str,
 ) -> ConfigKey {
-    ConfigKey {
+    TomlKey {
         table,
         name,
         takes,
         default,
         about,
+        set: (),
     }
 }
 
@@ -244,18 +235,7 @@ pub const MODULE: [(&str, u64, u64, &str); 4] = [
 
 /// Returns the reference of all keys, in Markdown.
 pub fn reference() -> String {
-    let mut out = String::new();
-    for (table, title) in Table::SHOWN {
-        out.push_str(&format!("\n### `{title}`\n\n"));
-        out.push_str("| key | takes | without it | meaning |\n|---|---|---|---|\n");
-        for key in table.keys() {
-            out.push_str(&format!(
-                "| `{}` | {} | {} | {} |\n",
-                key.name, key.takes, key.default, key.about
-            ));
-        }
-    }
-    out
+    TomlKey::reference(&KEYS, &Table::SHOWN)
 }
 
 #[cfg(test)]
@@ -264,12 +244,7 @@ mod tests {
 
     #[test]
     fn the_table_is_whole() {
-        for (index, key) in KEYS.iter().enumerate() {
-            let others = KEYS.iter().skip(index + 1);
-            let twice = |other: &&ConfigKey| other.table == key.table && other.name == key.name;
-            assert_eq!(others.filter(twice).count(), 0, "{}", key.name);
-            assert!(!key.takes.contains('|') && !key.about.contains('|'));
-        }
+        assert_eq!(TomlKey::wrong(&KEYS), None);
         for (name, ..) in MODULE {
             assert!(Table::Module.keys().any(|key| key.name == name));
         }

@@ -4,14 +4,41 @@
 
 use std::collections::BTreeMap;
 
+use nrs_sched::rules::{Name, Rate, Rule, RuleLimits, RuleList};
+
 use super::bandwidth;
 use super::devices;
-use super::document::{quote, value};
 use super::keys::Table;
-use super::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
-use super::state::{ServiceState, Setting, HEADS};
-use super::weights;
+use super::state::{ServiceState, HEADS};
 use crate::kernel::Device;
+
+/// Returns `text` as a TOML string.
+pub fn quote(text: &str) -> String {
+    let plain = |c: char| c != '\\' && c != '"' && !c.is_control();
+    if text.chars().all(plain) {
+        return format!("\"{text}\"");
+    }
+    if !text.contains('\'') && !text.chars().any(char::is_control) {
+        return format!("'{text}'");
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// Returns `text` as a number if it is one, else as a string.
+pub fn value(text: &str) -> String {
+    match text.parse::<u32>() {
+        Ok(number) if number.to_string() == text => text.to_string(),
+        _ => quote(text),
+    }
+}
 
 /// Returns a name as a part of a key path.
 fn part(name: &str) -> String {
@@ -29,34 +56,35 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
     if let Some(cpts) = state.cpts {
         out.push_str(&format!("cpts = {cpts}\n"));
     }
-    let defaults = ServiceState::new().settings;
-    let changed = |(name, setting): &(&&'static str, &Setting)| match **name {
-        "slots" => **setting != Setting::One(slots.to_string()),
-        name => defaults.get(name) != Some(*setting),
-    };
+    if let Some(given) = state.slots.as_ref().filter(|given| *given != slots) {
+        out.push_str(&format!("slots = {}\n", value(given)));
+    }
     let mut tables: BTreeMap<&str, Vec<(&str, String)>> = BTreeMap::new();
-    for (name, setting) in state.settings.iter().filter(changed) {
+    for (name, values) in state.settings() {
         let (table, key) = place(name);
-        tables
-            .entry(table)
-            .or_default()
-            .push((key, of_setting(setting)));
+        let value = match &values[..] {
+            [regular, high] if regular != high => {
+                format!("{{ reg = {}, hp = {} }}", value(regular), value(high))
+            }
+            values => value(values.first().map_or("", String::as_str)),
+        };
+        tables.entry(table).or_default().push((key, value));
     }
     let mut lines = |table: &str| tables.remove(table).unwrap_or_default();
-    for (key, value) in lines("") {
-        out.push_str(&format!("{key} = {value}\n"));
-    }
-    let [regular, high] = &state.policies;
-    out.push_str(&format!("policy = {}\n", quote(&regular.to_string())));
+    let [regular, high] = state.policies();
+    out.push_str(&format!("policy = {}\n", quote(&regular)));
     let mut of_high = lines("high_priority");
     if high != regular {
-        of_high.insert(0, ("policy", quote(&high.to_string())));
+        of_high.insert(0, ("policy", quote(&high)));
     }
+    let weights = state.weights.lines();
+    let weights = weights.filter_map(|line| line.rsplit_once(':'));
+    let weights = weights.map(|(name, weight)| (name, weight.to_owned()));
     for (table, lines) in [
         ("high_priority", of_high),
         ("parameters", lines("parameters")),
         ("timeouts", lines("timeouts")),
-        ("weights", of_weights(&state.weights)),
+        ("weights", weights.collect()),
     ] {
         if !lines.is_empty() {
             out.push_str(&format!("\n[{path}.{table}]\n"));
@@ -65,7 +93,26 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
             out.push_str(&format!("{} = {value}\n", part(key)));
         }
     }
-    out.push_str(&of_rules(&path, state));
+    let plain = Rate::parse(&state.rate()).map(RuleLimits::new);
+    let of_head = |list: Option<&RuleList>, head| {
+        let rules = list.into_iter().flat_map(|list| {
+            let rules = list.rules().filter(|rule| rule.name != Name::DEFAULT);
+            let default = list.get(&Name::DEFAULT);
+            let default = default.filter(|rule| Some(rule.limits) != plain);
+            rules.chain(default).map(move |rule| (list, rule))
+        });
+        let rules = rules.map(|(list, rule)| of_rule(&path, list, rule, head));
+        rules.collect::<String>()
+    };
+    let [regular, high] = state.rules();
+    let (one, other) = (of_head(regular, None), of_head(high, None));
+    out.push_str(&match (regular, high) {
+        (Some(_), Some(_)) if one != other => {
+            of_head(regular, Some(HEADS[0])) + &of_head(high, Some(HEADS[1]))
+        }
+        (None, _) => other,
+        _ => one,
+    });
     if !state.plan.is_empty() {
         out.push_str(&bandwidth::render(&path, &state.plan));
     }
@@ -75,7 +122,6 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
 /// Returns the table of a parameter, and its key there.
 fn place(name: &str) -> (&str, &str) {
     match name {
-        "slots" => ("", name),
         "high_priority_ratio" => ("high_priority", "ratio"),
         "high_priority_sources" => ("high_priority", "sources"),
         "obd_timeout" => ("timeouts", name),
@@ -84,79 +130,31 @@ fn place(name: &str) -> (&str, &str) {
     }
 }
 
-fn of_setting(setting: &Setting) -> String {
-    match setting {
-        Setting::One(text) => value(text),
-        Setting::Heads([regular, high]) if regular == high => value(regular),
-        Setting::Heads([regular, high]) => {
-            format!("{{ reg = {}, hp = {} }}", value(regular), value(high))
-        }
-    }
-}
-
-fn of_weights(text: &str) -> Vec<(&str, String)> {
-    let lines = text.lines().map(weights::parts);
-    lines
-        .map(|(name, weight)| (name, weight.to_string()))
-        .collect()
-}
-
-/// Head if it must be given, name, conditions and limits of a rule.
-type Headed<'a> = (Option<&'static str>, &'a str, Option<&'a str>, &'a Limits);
-
-fn of_rules(path: &str, state: &ServiceState) -> String {
-    let [regular, high] = &state.rules;
-    let mut list: Vec<Headed<'_>> = Vec::new();
-    let plain = Limits::new(state.rate());
-    match (regular, high) {
-        (Some(a), Some(b)) if a == b => push(&mut list, None, a, &plain),
-        (Some(a), Some(b)) => {
-            push(&mut list, Some(HEADS[0]), a, &plain);
-            push(&mut list, Some(HEADS[1]), b, &plain);
-        }
-        (Some(rules), None) | (None, Some(rules)) => push(&mut list, None, rules, &plain),
-        (None, None) => {}
-    }
-    list.into_iter().map(|rule| of_rule(path, rule)).collect()
-}
-
-fn push<'a>(
-    list: &mut Vec<Headed<'a>>,
-    head: Option<&'static str>,
-    rules: &'a Rules,
-    plain: &Limits,
-) {
-    let one = |rule: &'a ConfiguredRule| {
-        let conditions = Some(rule.conditions.as_str());
-        (head, rule.name.as_str(), conditions, &rule.limits)
-    };
-    list.extend(rules.list.iter().map(one));
-    if rules.default != *plain {
-        list.push((head, DEFAULT, None, &rules.default));
-    }
-}
-
-fn of_rule(path: &str, (head, name, conditions, limits): Headed<'_>) -> String {
-    let mut out = format!("\n[[{path}.rule]]\nname = {}\n", quote(name));
+/// Renders `rule` of `list`, with its head if it must be given.
+fn of_rule(path: &str, list: &RuleList, rule: &Rule, head: Option<&str>) -> String {
+    let limits = &rule.limits;
+    let mut out = format!("\n[[{path}.rule]]\nname = {}\n", quote(rule.name.as_str()));
     let mut line = |key: &str, value: String| out.push_str(&format!("{key} = {value}\n"));
     if let Some(head) = head {
         line("head", quote(head));
     }
-    if let Some(conditions) = conditions {
-        line("match", quote(conditions));
+    if rule.name != Name::DEFAULT {
+        line("match", quote(rule.conditions.as_str()));
     }
-    line("rate", value(&limits.rate));
+    line("rate", value(&limits.rate.to_string()));
     if let Some(minrate) = &limits.minrate {
-        line("minrate", value(minrate));
+        line("minrate", value(&minrate.to_string()));
     }
     for (key, set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
         if set {
             line(key, "true".into());
         }
     }
-    if !limits.also.is_empty() {
-        let names: Vec<String> = limits.also.iter().map(|name| quote(name)).collect();
-        line("also", format!("[{}]", names.join(", ")));
+    let also = limits.also.ids().iter();
+    let also = also.filter_map(|id| list.rules().find(|rule| rule.id == *id));
+    let also: Vec<String> = also.map(|rule| quote(rule.name.as_str())).collect();
+    if !also.is_empty() {
+        line("also", format!("[{}]", also.join(", ")));
     }
     out
 }

@@ -4,7 +4,7 @@
 
 use nrs_sched::parameters::service::CONFIG;
 
-use super::state::{ServiceState, Setting};
+use super::state::ServiceState;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
@@ -20,9 +20,8 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<ServiceState> {
         let message = format!("{service}: cannot parse {CONFIG}: {error}");
         Failure::new(FailureKind::Other, message).hint("compare nrsctl --version and modinfo nrs")
     })?;
-    if !state.settings.contains_key("slots") {
-        let slots = kernel.get(service, "slots")?.trim_end().to_owned();
-        state.settings.insert("slots", Setting::One(slots));
+    if state.slots.is_none() {
+        state.slots = Some(kernel.get(service, "slots")?.trim_end().to_owned());
     }
     if kernel.is_made(service)? {
         state.cpts = Some(kernel.cpts(service)?);
@@ -46,6 +45,6 @@ mod tests {
         // What an older module lacks has its default.
         let kernel = Mock::with(&[("san", &[(CONFIG, "stall_ms 700\n"), ("slots", "7\n")])]);
         let state = read(&kernel, "san").unwrap();
-        assert_eq!((state.one("stall_ms"), state.one("slots")), ("700", "7"));
+        assert_eq!(state.text(), "slots 7\nstall_ms 700\n");
     }
 }

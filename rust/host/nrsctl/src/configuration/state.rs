@@ -1,40 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Settings of a service in one normal form, for the wanted and for the running state.
-//!
-//! Equal states are equal values: numbers have no leading zeros, words are in the module's order,
-//! and missing settings have their defaults. The module reads and writes a state as the text of the
-//! parameter `config`; its own [`ServiceDraft`] converts both ways.
+//! Settings of a service, wanted or running: what the module's own [`ServiceDraft`] makes of the
+//! text of the parameter `config`.
 //!
 //! ```text
-//!   file ──▶ ServiceState ──text()──▶ config (set) ──▶ service
-//!   file ◀── ServiceState ◀──parse()── config (get) ◀──┘
+//!   file ──commands──▶ ServiceDraft ──▶ ServiceState ──text()──▶ config (set) ──▶ service
+//!   file ◀──────────── render ◀──────── ServiceState ◀──parse()── config (get) ◀──┘
 //! ```
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt;
 
 use nrs_sched::arena::Request;
 use nrs_sched::attr::Priority;
 use nrs_sched::error::Error;
-use nrs_sched::parameters::{self, AccessMode, Parameter, ValueAccessors, Values};
-use nrs_sched::policy::fairshare::mode::Mode;
-use nrs_sched::policy::{Config, Kind, Tunables};
-use nrs_sched::rules::{Fields, Rate, RuleList};
-use nrs_sched::service::draft::ServiceDraft;
-use nrs_sched::service::text::OneLine;
+use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
+use nrs_sched::policy::control::Parameters;
+use nrs_sched::policy::Kind;
+use nrs_sched::rules::RuleList;
+use nrs_sched::service::{draft::ServiceDraft, Primaries};
 
-use crate::refusal;
+use super::render;
 
-use super::rules::{Refusal, Rules};
+/// Settings that are being written.
+pub type Draft = ServiceDraft<Request>;
 
 /// Names of the heads, regular first.
 pub const HEADS: [&str; 2] = ["reg", "hp"];
 
-/// Number of weights in a line of a text.
-const WEIGHTS: usize = 16;
-
-/// Parameters with several values, which have own fields in [`ServiceState`], or are all of it.
+/// Parameters with several values, which have own keys, or are all settings.
 const WHOLE: [&str; 5] = [
     "config",
     "nrs_policies",
@@ -43,132 +36,27 @@ const WHOLE: [&str; 5] = [
     "nrs_qbm_config",
 ];
 
-/// Value of a parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// Single value.
-    One(String),
-    /// One value for each head, regular first.
-    Heads([String; 2]),
-}
-
-impl Setting {
-    /// Returns the text that sets the parameter `name`.
-    pub fn text(&self, name: &str) -> String {
-        match self {
-            Self::One(value) => value.clone(),
-            Self::Heads([regular, high]) => {
-                let part = part(name);
-                format!("reg_{part}:{regular} hp_{part}:{high}")
-            }
-        }
-    }
-}
-
-/// Policy of a head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeadPolicy {
-    /// Kind of the policy.
-    pub kind: Kind,
-    /// Argument of the policy, in the module's normal form.
-    pub argument: Option<String>,
-}
-
-impl HeadPolicy {
-    /// Default policy of a head.
-    pub const FIFO: Self = Self {
-        kind: Kind::Fifo,
-        argument: None,
-    };
-
-    /// Returns the policy that `config` configures.
-    fn of(config: &Config) -> Self {
-        Self {
-            kind: config.kind(),
-            argument: config.argument().map(|argument| argument.to_string()),
-        }
-    }
-
-    /// Creates the policy of `kind` with `argument`.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the policy does not accept the argument.
-    pub fn new(kind: Kind, argument: Option<&str>) -> Result<Self, &'static str> {
-        let config = Config::parse(kind, argument, &Tunables::default());
-        config
-            .map(|config| Self::of(&config))
-            .map_err(|error| error.reason)
-    }
-
-    /// Returns the fields of `tbf` that distinguish classes; `None` for another policy.
-    pub fn fields(&self) -> Option<Fields> {
-        if self.kind != Kind::Tbf {
-            return None;
-        }
-        match &self.argument {
-            Some(argument) => Fields::parse(argument).ok(),
-            None => Some(Fields::GENERIC),
-        }
-    }
-}
-
-/// Formats as `NAME`, or `NAME ARGUMENT`.
-impl std::fmt::Display for HeadPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.kind.name())?;
-        match &self.argument {
-            Some(argument) => write!(f, " {argument}"),
-            None => Ok(()),
-        }
-    }
-}
-
 /// Settings of a service.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// States are equal if they are saved as the same section; the place of the rule `default`, which
+/// has no effect, is not saved.
+#[derive(Clone)]
 pub struct ServiceState {
     /// Number of partitions; `None` if unknown, or if any number is accepted.
     pub cpts: Option<u32>,
-    /// Parameters by name, except those with several values. `slots` may be missing: it then has
-    /// the current default of the module.
-    pub settings: BTreeMap<&'static str, Setting>,
+    /// `slots`; `None` for the current default of the module.
+    pub slots: Option<String>,
     /// Weights of `fairshare`, one per line, as the module shows them.
     pub weights: String,
     /// Configuration of `qbm`, as the module shows it.
     pub plan: String,
-    /// Policy of each head.
-    pub policies: [HeadPolicy; 2],
-    /// Rules of each head that runs `tbf`.
-    pub rules: [Option<Rules>; 2],
+    /// All other settings, as the module writes them.
+    text: String,
+    parameters: Parameters,
+    primaries: Primaries,
 }
 
 impl ServiceState {
-    /// Creates a state with all defaults.
-    pub fn new() -> Self {
-        let settings = settable().filter(|parameter| parameter.name() != "slots");
-        let setting = |parameter: &'static Parameter| {
-            let default = refusal::default(parameter);
-            // A test verifies that all defaults are accepted.
-            let setting = normal(parameter, &default).unwrap_or(Setting::One(default));
-            (parameter.name(), setting)
-        };
-        Self {
-            cpts: None,
-            settings: settings.map(setting).collect(),
-            weights: String::new(),
-            plan: String::new(),
-            policies: [HeadPolicy::FIFO, HeadPolicy::FIFO],
-            rules: [None, None],
-        }
-    }
-
-    /// Returns the state, with `slots` if it has none.
-    pub fn with_slots(mut self, slots: &str) -> Self {
-        let slots = Setting::One(slots.to_string());
-        self.settings.entry("slots").or_insert(slots);
-        self
-    }
-
     /// Parses the text `config` of a service. `cpts` is unknown, and `slots` is missing if the text
     /// lacks it.
     ///
@@ -176,99 +64,47 @@ impl ServiceState {
     ///
     /// The first line that is wrong, and the reason.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let draft = ServiceDraft::<Request>::new(Values::default(), None)?;
+        let draft = Draft::new(Values::default(), None)?;
         draft.write(text)?;
-        let mut state = Self::new();
-        state.weights = draft.show("nrs_fairshare_weights")?;
-        state.plan = draft.show("nrs_qbm_config")?;
-        let mode = draft.show("nrs_fairshare_mode")?;
+        Self::of(draft, text.lines().any(is_slots))
+    }
+
+    /// Returns the settings in `draft`, with `slots` if `has_slots`.
+    ///
+    /// # Errors
+    ///
+    /// The settings contradict each other.
+    pub fn of(draft: Draft, has_slots: bool) -> Result<Self, Error> {
+        let all = draft.text();
+        let lines = all.split_inclusive('\n');
+        let text = lines.filter(|line| !is_slots(line)).collect();
+        let weights = draft.show("nrs_fairshare_weights")?;
+        let plan = draft.show("nrs_qbm_config")?;
         let (parameters, primaries) = draft.into_settings()?;
-        for parameter in settable() {
-            let shown = match &parameter.value {
-                Some(stored) => shown(&parameters.values, stored),
-                None => mode.clone(),
-            };
-            // What is shown is accepted.
-            if let Ok(setting) = normal(parameter, &shown) {
-                state.settings.insert(parameter.name(), setting);
-            }
-        }
-        if !text.lines().any(|line| line.starts_with("slots ")) {
-            state.settings.remove("slots");
-        }
-        let policy = |config: &Option<Config>| config.as_ref().map(HeadPolicy::of);
-        state.policies = primaries
-            .each_ref()
-            .map(|config| policy(config).unwrap_or(HeadPolicy::FIFO));
-        state.rules = Priority::ALL.map(|priority| {
-            let rule_list = parameters.kept.tbf.rule_list(priority);
-            rule_list.map(|rule_list| Rules::of(rule_list))
-        });
-        Ok(state)
+        let slots = parameters::named("slots").filter(|_| has_slots);
+        let slots = slots.and_then(|slots| values(slots, &parameters.values).pop());
+        Ok(Self {
+            cpts: None,
+            slots,
+            weights,
+            plan,
+            text,
+            parameters,
+            primaries,
+        })
+    }
+
+    /// Returns the state, with `slots` if it has none.
+    pub fn with_slots(mut self, slots: &str) -> Self {
+        self.slots.get_or_insert_with(|| slots.to_owned());
+        self
     }
 
     /// Returns the state as the text `config` of a service: all settings that differ from their
     /// defaults, and `slots`, whose default depends on the module.
-    ///
-    /// # Errors
-    ///
-    /// The part that the module would refuse, and the reason.
-    pub fn text(&self) -> Result<String, String> {
-        let draft = ServiceDraft::<Request>::new(Values::default(), None);
-        let draft = draft.map_err(|error| error.to_string())?;
-        let (mut lines, mut slots) = (String::new(), String::new());
-        for (name, setting) in &self.settings {
-            let lines = match *name {
-                "slots" => &mut slots,
-                _ => &mut lines,
-            };
-            add(lines, format_args!("{name} {}\n", setting.text(name)));
-        }
-        let weights: Vec<&str> = self.weights.lines().collect();
-        for some in weights.chunks(WEIGHTS) {
-            let some = some.join(" ");
-            add(&mut lines, format_args!("nrs_fairshare_weights {some}\n"));
-        }
-        if !self.plan.is_empty() {
-            lines.push_str("nrs_qbm_config ");
-            // Writing to a string does not fail.
-            let _ = OneLine::new(&mut lines, "; ").write_str(&self.plan);
-            lines.push('\n');
-        }
-        for (policy, head) in self.policies.iter().zip(HEADS) {
-            let (name, argument) = (policy.kind.name(), policy.argument.as_deref());
-            let argument = argument.unwrap_or_default();
-            add(
-                &mut lines,
-                format_args!("nrs_policies {name} {head} {argument}\n"),
-            );
-        }
-        let rule_lists = self.rule_lists();
-        let rule_lists = rule_lists.map_err(|refusal| {
-            let name = &refusal.name;
-            format!("rule {name}: {refusal}")
-        })?;
-        for (rule_list, head) in rule_lists.iter().zip(HEADS) {
-            if let Some(rule_list) = rule_list {
-                let _ = rule_list.write_commands(&format!("{head} "), &mut lines);
-            }
-        }
-        draft.write(&lines).map_err(|error| error.to_string())?;
-        Ok(slots + &draft.text())
-    }
-
-    /// Returns the rules of each head that runs `tbf`, as the module keeps them.
-    ///
-    /// # Errors
-    ///
-    /// The rule that the module would refuse.
-    pub fn rule_lists(&self) -> Result<[Option<RuleList>; 2], Refusal> {
-        let (rate, max) = (self.rate(), self.rules_max());
-        let of_head = |index: usize| match (&self.rules[index], self.policies[index].fields()) {
-            (Some(rules), Some(fields)) => rules.rule_list(fields, &rate, max).map(Some),
-            _ => Ok(None),
-        };
-        Ok([of_head(0)?, of_head(1)?])
+    pub fn text(&self) -> String {
+        let slots = self.slots.iter().map(|slots| format!("slots {slots}\n"));
+        slots.chain([self.text.clone()]).collect()
     }
 
     /// Returns true if the state is that of `wanted`, which may leave `cpts` open.
@@ -278,23 +114,70 @@ impl ServiceState {
         *self == wanted
     }
 
-    /// Returns the parameter `name` if it has a single value, else an empty text.
-    pub fn one(&self, name: &str) -> &str {
-        match self.settings.get(name) {
-            Some(Setting::One(value)) => value,
-            _ => "",
-        }
+    /// Returns the parameters that differ from their defaults, except `slots`, with their values:
+    /// one, or one for each head.
+    pub fn settings(&self) -> Vec<(&'static str, Vec<String>)> {
+        let values = |parameter: &'static Parameter| {
+            let value = values(parameter, &self.parameters.values);
+            let changed = value != self::values(parameter, &Values::default());
+            changed.then_some((parameter.name(), value))
+        };
+        let mut settings: Vec<_> = settable().filter_map(values).collect();
+        settings.retain(|(name, _)| *name != "slots");
+        settings.sort_unstable();
+        settings
+    }
+
+    /// Returns the policy of each head: `NAME`, or `NAME ARGUMENT`.
+    pub fn policies(&self) -> [String; 2] {
+        self.primaries.each_ref().map(|config| {
+            let argument = config.as_ref().and_then(|config| config.argument());
+            let name = config
+                .as_ref()
+                .map_or(Kind::FALLBACK, |config| config.kind());
+            match argument {
+                Some(argument) => format!("{} {argument}", name.name()),
+                None => name.name().to_owned(),
+            }
+        })
     }
 
     /// Returns the rate of rules that are started without a rate.
     pub fn rate(&self) -> String {
-        self.one("nrs_tbf_rate").to_string()
+        let rate = parameters::named("nrs_tbf_rate");
+        let rate = rate.and_then(|rate| values(rate, &self.parameters.values).pop());
+        rate.unwrap_or_default()
     }
 
-    /// Returns the maximum number of rules of a head.
-    pub fn rules_max(&self) -> u32 {
-        self.one("nrs_tbf_rules_max").parse().unwrap_or(u32::MAX)
+    /// Returns the rules of each head that runs `tbf`.
+    pub fn rules(&self) -> [Option<&RuleList>; 2] {
+        let tbf = &self.parameters.kept.tbf;
+        Priority::ALL.map(|priority| tbf.rule_list(priority).map(|rule_list| &**rule_list))
     }
+}
+
+impl PartialEq for ServiceState {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+/// Formats as a section.
+impl fmt::Display for ServiceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&render::service("", self, ""))
+    }
+}
+
+impl fmt::Debug for ServiceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns true if `line` of a text sets `slots`.
+fn is_slots(line: &str) -> bool {
+    line.starts_with("slots ")
 }
 
 /// Returns the parameters with a single value, or one value for each head.
@@ -314,130 +197,85 @@ pub fn part(name: &str) -> &str {
     }
 }
 
-/// Returns `text` as the setting of `parameter`; heads that are not named have their default.
-///
-/// # Errors
-///
-/// The reason why the parameter does not accept the text.
-pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
-    // The text shown for each head is padded, and longer than the maximum length of a write.
-    let words = text.split_ascii_whitespace().collect::<Vec<_>>();
-    let text = words.join(" ").replace(": ", ":");
-    let mut values = Values::default();
-    let stored = match &parameter.value {
-        Some(stored) => stored,
-        // The mode of fairshare is a text that may be followed by weights.
-        None => return mode(parameter, &text).map(Setting::One),
+/// Returns the values of `parameter` in `values`: one, or one for each head.
+fn values(parameter: &Parameter, values: &Values) -> Vec<String> {
+    let Some(stored) = &parameter.value else {
+        // The only text with a single value.
+        return vec![values.policies.fairshare.mode.to_string()];
     };
-    let done = (stored.set)(&mut values, &text);
-    done.map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
-    let shown = shown(&values, stored);
-    if !parameter.heads {
-        return Ok(Setting::One(shown.trim_end().to_string()));
-    }
-    let of_head = |line: &str| {
-        line.split_once(':')
-            .map_or("", |(_, value)| value.trim())
-            .to_string()
-    };
-    let mut lines = shown.lines().map(of_head);
-    let mut next = || lines.next().unwrap_or_default();
-    Ok(Setting::Heads([next(), next()]))
-}
-
-/// Returns the text of a value.
-fn shown(values: &Values, stored: &ValueAccessors) -> String {
     let mut shown = String::new();
     // Writing to a string does not fail.
     let _ = (stored.show)(values, &mut shown);
-    shown
-}
-
-/// Appends `text` to `out`, which does not fail.
-fn add(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
-}
-
-fn mode(parameter: &Parameter, text: &str) -> Result<String, String> {
-    let check = parameter.check.map_or(Ok(()), |check| check(text));
-    check.map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
-    let mode = Mode::parse(text).map(|mode| mode.to_string());
-    mode.map_err(|_| "set weights in the table `weights`".to_string())
-}
-
-/// Returns the rate `text` as the module shows it.
-pub fn normal_rate(text: &str) -> Option<String> {
-    Rate::parse(text).map(|rate| rate.to_string())
-}
-
-/// Returns the reason why `settings` contradict each other; `None` if they do not.
-pub fn contradiction(settings: &BTreeMap<&'static str, Setting>) -> Option<&'static str> {
-    let mut values = Values::default();
-    for (name, setting) in settings {
-        let stored = parameters::named(name).and_then(|parameter| parameter.value.as_ref());
-        if let Some(stored) = stored {
-            // Each setting was checked before.
-            let _ = (stored.set)(&mut values, &setting.text(name));
-        }
+    if !parameter.heads {
+        return vec![shown.trim_end().to_owned()];
     }
-    values.check().err().map(|error| error.reason)
+    let of_head = |line: &str| {
+        let value = line.split_once(':').map(|(_, value)| value);
+        value.unwrap_or_default().trim().to_owned()
+    };
+    shown.lines().map(of_head).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn set(name: &str, text: &str) -> Result<String, String> {
-        normal(parameters::named(name).unwrap(), text).map(|setting| setting.text(name))
-    }
-
     #[test]
     fn values_have_one_form() {
-        for (name, text, want) in [
-            ("at_min", " 007\n", "7"),
-            ("nrs_fairshare_select", "paper", "paper"),
-            ("high_priority_sources", "prio realtime", "realtime prio"),
-            ("nrs_crrn_quantum", "04", "reg_quantum:4 hp_quantum:4"),
+        for (line, want) in [
+            ("at_min  007", "at_min 7\n"),
+            ("nrs_fairshare_select paper", "nrs_fairshare_select paper\n"),
             (
-                "nrs_crrn_quantum",
-                "hp_quantum:4",
-                "reg_quantum:8 hp_quantum:4",
+                "high_priority_sources prio realtime",
+                "high_priority_sources realtime prio\n",
             ),
             (
-                "nrs_crrn_quantum",
-                "reg_quantum:16   \nhp_quantum:4    \n",
-                "reg_quantum:16 hp_quantum:4",
+                "nrs_crrn_quantum 04",
+                "nrs_crrn_quantum reg_quantum:4 hp_quantum:4\n",
             ),
             (
-                "nrs_delay_pct",
-                "hp_delay_pct: 0 reg_delay_pct: 50",
-                "reg_delay_pct:50 hp_delay_pct:0",
+                "nrs_crrn_quantum hp_quantum:4",
+                "nrs_crrn_quantum reg_quantum:8 hp_quantum:4\n",
             ),
+            ("nrs_fairshare_mode jobid_fair", ""),
+            ("slots 007", "slots 7\n"),
         ] {
-            assert_eq!(set(name, text).unwrap(), want, "{name} {text:?}");
-        }
-        for (name, text, reason) in [
-            ("slots", "x", "not a number from 1 to 65535, or auto"),
-            ("nrs_crrn_quantum", "hp_quanta:4", "reg_NAME:VALUE"),
-            ("nrs_fairshare_mode", "uid", "does not end in _fair"),
-            (
-                "nrs_fairshare_mode",
-                "uid_fair weight=uid:5:2",
-                "set weights in the table",
-            ),
-        ] {
-            let error = set(name, text).unwrap_err();
-            assert!(error.contains(reason), "{name} {text:?}: {error}");
+            let state = ServiceState::parse(&format!("{line}\n")).unwrap();
+            assert_eq!(state.text(), want, "{line:?}");
+            assert_eq!(ServiceState::parse(want).unwrap(), state, "{line:?}");
         }
     }
 
-    /// Verifies that each default is in normal form.
+    /// Verifies that no setting of a new service differs from its default, and that the values of
+    /// the only text without accessors are known.
     #[test]
-    fn defaults_are_what_they_set() {
-        for (name, setting) in ServiceState::new().settings {
-            let text = setting.text(name);
-            assert_eq!(set(name, &text), Ok(text), "{name}");
+    fn new_services_have_defaults() {
+        let new = ServiceState::parse("").unwrap();
+        assert_eq!((new.text(), new.settings()), (String::new(), Vec::new()));
+        let texts = settable().filter(|parameter| parameter.value.is_none());
+        let texts: Vec<&str> = texts.map(Parameter::name).collect();
+        assert_eq!(texts, ["nrs_fairshare_mode"]);
+    }
+
+    /// A user moved `default` to the front: the rules behind it stay where they are.
+    #[test]
+    fn rules_behind_default() {
+        let rules = "nrs_policies tbf uid\nnrs_tbf_rule start b uid={2} rate=5\n\
+                     nrs_tbf_rule start a uid={1} rate=5\n";
+        let state = ServiceState::parse(rules).unwrap();
+        for rank in ["a", "b"] {
+            let moved = format!("{rules}nrs_tbf_rule change default rank={rank}\n");
+            let moved = ServiceState::parse(&moved).unwrap();
+            assert_eq!(moved, state);
+            assert!(
+                moved.text().contains(&format!(" rank={rank}\n")),
+                "{}",
+                moved.text()
+            );
+            assert_eq!(
+                ServiceState::parse(&moved.text()).unwrap().text(),
+                moved.text()
+            );
         }
-        assert_eq!(ServiceState::new().settings.len() + 1, settable().count());
     }
 }

@@ -211,15 +211,7 @@ fn what_is_not_mentioned_has_its_default() {
     apply(&module, "[service.a]\npolicy = 'tbf uid'\n")
         .1
         .unwrap();
-    let mut want = ServiceState::new().with_slots("auto");
-    want.policies = parse_one("[service.a]\npolicy = 'tbf uid'\n")
-        .unwrap()
-        .state
-        .policies;
-    want.rules = [
-        Some(super::rules::Rules::new("10000")),
-        Some(super::rules::Rules::new("10000")),
-    ];
+    let want = ServiceState::parse("slots auto\nnrs_policies tbf uid\n").unwrap();
     assert_eq!(running::read(&module, "a").unwrap(), want);
 }
 

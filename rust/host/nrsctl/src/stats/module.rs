@@ -338,7 +338,9 @@ fn qbm(status: Vec<Record<QbmGroup>>, counted: Vec<Record<QbmGroup>>) -> (Vec<Gr
         let known = groups
             .iter_mut()
             .find(|known: &&mut Group| known.name == group.name);
-        known.map(|known| known.counters.extend(group.counters));
+        if let Some(known) = known {
+            known.counters.extend(group.counters);
+        }
     }
     (groups, clients)
 }

@@ -2,10 +2,10 @@
 
 //! Rules of tbf in their order, with their number of classes.
 
+use nrs_sched::rules::{Name, RuleLimits, RuleList};
 use serde::Serialize;
 
 use super::{read, HIGH, REGULAR};
-use crate::configuration::rules::{Limits, DEFAULT};
 use crate::configuration::running;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
@@ -37,24 +37,22 @@ pub fn list(kernel: &dyn Kernel, service: &str) -> Result<Vec<ListedRule>> {
     let state = running::read(kernel, service)?;
     let shown = read(kernel, service)?;
     let mut listed = Vec::new();
-    for (head, rules) in [REGULAR, HIGH].into_iter().zip(&state.rules) {
+    for (head, rules) in [REGULAR, HIGH].into_iter().zip(state.rules()) {
         let Some(rules) = rules else { continue };
-        let all = rules.list.iter();
-        let mut all: Vec<_> = all
-            .map(|rule| (&*rule.name, &*rule.conditions, &rule.limits))
-            .collect();
-        let place = all.len().saturating_sub(rules.behind);
-        all.insert(place, (DEFAULT, "*", &rules.default));
-        listed.extend(all.into_iter().map(|(name, conditions, limits)| {
+        listed.extend(rules.rules().map(|rule| {
+            let name = rule.name.to_string();
             let mut counted = shown.rules.iter();
-            let counted = counted.find(|rule| rule.head == head && rule.name == name);
+            let counted = counted.find(|other| other.head == head && other.name == name);
             ListedRule {
                 head: head.into(),
-                name: name.into(),
-                conditions: conditions.into(),
-                rate: limits.rate.clone(),
-                limits: words(limits),
+                conditions: match rule.name == Name::DEFAULT {
+                    true => "*".into(),
+                    false => rule.conditions.to_string(),
+                },
+                rate: rule.limits.rate.to_string(),
+                limits: words(rules, &rule.limits),
                 classes: counted.map_or(0, |rule| rule.counter("classes")),
+                name,
             }
         }));
     }
@@ -68,19 +66,21 @@ pub fn list(kernel: &dyn Kernel, service: &str) -> Result<Vec<ListedRule>> {
     Ok(listed)
 }
 
-/// Returns the settings beside the rate, as written in a rule.
-fn words(limits: &Limits) -> String {
+/// Returns the settings beside the rate, as written in a rule of `rules`.
+fn words(rules: &RuleList, limits: &RuleLimits) -> String {
     let mut words = Vec::new();
-    words.extend(
-        limits
-            .minrate
-            .as_ref()
-            .map(|rate| format!("minrate={rate}")),
-    );
+    words.extend(limits.minrate.map(|rate| format!("minrate={rate}")));
     words.extend(limits.realtime.then(|| "realtime=1".to_owned()));
     words.extend(limits.borrow.then(|| "borrow=1".to_owned()));
-    if !limits.also.is_empty() {
-        words.push(format!("also={}", limits.also.join("+")));
+    let ids = limits.also.ids();
+    let named = |id: &u32| rules.rules().find(|rule| rule.id == *id);
+    let also: Vec<String> = ids
+        .iter()
+        .filter_map(named)
+        .map(|rule| rule.name.to_string())
+        .collect();
+    if !also.is_empty() {
+        words.push(format!("also={}", also.join("+")));
     }
     words.join(" ")
 }

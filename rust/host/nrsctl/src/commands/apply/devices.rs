@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nrs_agent::toml::FilePosition;
+
 use super::Output;
 use crate::configuration::carry_out::PAUSE;
 use crate::configuration::devices::{alone, defined, in_words, plain};
-use crate::configuration::fault::FilePosition;
 use crate::configuration::keys::Table;
 use crate::configuration::read::Wanted;
 use crate::configuration::render;

@@ -3,7 +3,6 @@
 //! Tests of reading valid and invalid files.
 
 use super::*;
-use crate::configuration::rules::Limits;
 
 fn faults(text: &str) -> Vec<String> {
     let (_, faults) = read_for_mock([("f", text)]);
@@ -16,7 +15,8 @@ fn everything_at_once() {
         "[service.ost_io]\ncpts = 2\nslots = 16\npolicy = \"tbf uid\"\n\
          high_priority.policy = \"fairshare uid_fair\"\n\
          high_priority.ratio = 5\nparameters = { nrs_fairshare_delta_ms = 50, at_min = 7, \
-         nrs_crrn_quantum = { hp = 4 }, nrs_pop = 'overlap' }\n\
+         nrs_crrn_quantum = { hp = 4 }, nrs_pop = 'overlap', \
+         nrs_delay_pct = 'hp_delay_pct: 0  reg_delay_pct: 50' }\n\
          weights = { 'uid:1000' = 2, 'jobid:\"a b\"' = '3' }\ntimeouts.at_max = 500\n\
          [[service.ost_io.rule]]\nname = 'a'\nmatch = ' {1} '\nrate = '10MB/s'\nminrate = 0\n\
          also = ['b']\n\
@@ -27,29 +27,24 @@ fn everything_at_once() {
     let state = section.state;
     assert_eq!(section.place.to_string(), "f:1:10");
     assert_eq!(state.cpts, Some(2));
-    for (name, text) in [
-        ("slots", "16"),
-        ("high_priority_ratio", "5"),
-        ("nrs_fairshare_delta_ms", "50"),
-        ("at_min", "7"),
-        ("at_max", "500"),
-        ("nrs_pop", "overlap"),
-        ("nrs_crrn_quantum", "reg_quantum:8 hp_quantum:4"),
-    ] {
-        assert_eq!(state.settings[name].text(name), text);
-    }
-    assert_eq!(state.weights, "jobid:\"a b\":3\nuid:1000:2\n");
-    let policies = state.policies.map(|policy| policy.to_string());
-    assert_eq!(policies, ["tbf uid", "fairshare uid_fair"]);
-    let [Some(rules), None] = state.rules else {
-        panic!("{:?}", state.rules);
-    };
-    assert_eq!(rules.default, Limits::new("77"));
-    assert_eq!(rules.list[0].conditions, "uid={1}");
-    assert_eq!(rules.list[0].limits.rate, "10MB/s");
-    assert_eq!(rules.list[0].limits.also, ["b"]);
-    assert_eq!(rules.list[1].limits.rate, "10000");
-    assert!(rules.list[1].limits.borrow && rules.list[1].limits.realtime);
+    let want = r#"
+slots 16
+nrs_crrn_quantum reg_quantum:8 hp_quantum:4
+nrs_delay_pct reg_delay_pct:50 hp_delay_pct:0
+nrs_fairshare_delta_ms 50
+nrs_pop overlap
+high_priority_ratio 5
+at_min 7
+at_max 500
+nrs_policies tbf reg uid
+nrs_policies fairshare hp uid_fair
+nrs_tbf_rule reg change default rate=77
+nrs_tbf_rule reg start b uid={2} rate=10000 realtime=1 borrow=1
+nrs_tbf_rule reg start a uid={1} rate=10MB/s
+nrs_tbf_rule reg change a also=b
+nrs_fairshare_weights jobid:"a b":3,uid:1000:2
+"#;
+    assert_eq!(state.text(), want.trim_start());
 }
 
 #[test]
@@ -60,11 +55,11 @@ fn rules_of_each_head() {
     let text = "[service.s]\npolicy = 'tbf uid'\nhigh_priority.policy = 'tbf uid+gid'\n";
     let text = [text, &rule("a", "reg"), &rule("a", "hp"), &rule("b", "all")].concat();
     let state = parse_one(&text).unwrap().state;
-    let names = state.rules.map(|rules| {
-        let list = rules.unwrap().list.into_iter();
-        list.map(|rule| rule.name).collect::<Vec<_>>()
+    let names = state.rules().map(|rules| {
+        let names = rules.unwrap().rules().map(|rule| rule.name.to_string());
+        names.collect::<Vec<_>>().join(" ")
     });
-    assert_eq!(names, [["a", "b"], ["a", "b"]]);
+    assert_eq!(names, ["a b default", "a b default"]);
 }
 
 #[test]
@@ -91,7 +86,7 @@ fn a_service_is_defined_once() {
             "b.toml:8:9: device.a: already defined in a.toml:7:9",
         ]
     );
-    assert_eq!(wanted.services["s"].state.one("slots"), "1");
+    assert_eq!(wanted.services["s"].state.text(), "slots 1\n");
     assert_eq!(wanted.module["default_slots"], "7");
     assert_eq!(wanted.devices["a"].1.target, "/dev/sdb");
 }
@@ -206,6 +201,10 @@ device = 'sda'
     2:33: service.s.parameters.nrs_crrn_quantum.x: unknown key
 [service.s] ; parameters.nrs_crrn_quantum = 0
     2:31: service.s.parameters.nrs_crrn_quantum:
+[service.s] ; parameters.nrs_crrn_quantum = 'hp_quanta:4'
+    2:31: service.s.parameters.nrs_crrn_quantum: expected a value, reg_NAME:VALUE or hp_NAME:VALUE
+[service.s] ; parameters.nrs_fairshare_mode = 'uid'
+    2:33: service.s.parameters.nrs_fairshare_mode: mode does not end in _fair
 [service.s] ; parameters.at_min = { reg = 1 }
     2:21: service.s.parameters.at_min: is a table, not a string or a number
 [service.s] ; parameters.nrs_fairshare_mode = 'uid_fair weight=uid:5:2'

@@ -6,10 +6,11 @@
 //! path (`serde_path_to_error`) and a place. Checks across keys know only paths; the parsed
 //! document gives the place.
 
+use nrs_agent::toml::{place, TomlNode, TomlValue};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::path::Path;
-use toml_edit::{de, DocumentMut, ImDocument, Item};
+use toml_edit::{de, DocumentMut, Item};
 
 /// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,11 +67,12 @@ impl Faults {
 
     /// Creates faults from their paths; finds their places in `text`.
     pub fn located(file: &str, text: &str, found: Vec<(String, String)>) -> Self {
-        let document = ImDocument::parse(text).ok();
+        let document = TomlNode::parse(file, text).ok();
         let list = found.into_iter().map(|(key, reason)| Fault {
-            place: document
-                .as_ref()
-                .map(|tree| position(text, place(tree.as_item(), &key))),
+            place: document.as_ref().map(|root| {
+                let place = &nearest(root, &key).key_place;
+                (place.line, place.column)
+            }),
             key,
             reason,
         });
@@ -109,7 +111,7 @@ pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
             (table, Some(missing)) => format!("{table}.{missing}"),
             (_, None) => path.to_string(),
         };
-        let place = error.span().map(|span| position(text, span.start));
+        let place = error.span().map(|span| place(text, span.start));
         Faults {
             file: file.to_string(),
             list: vec![Fault { place, key, reason }],
@@ -120,37 +122,19 @@ pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
         .map_err(|error| fault(&error.path().to_string(), error.inner()))
 }
 
-/// Returns the line and the column of a byte offset in `text`.
-fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    (before.matches('\n').count() + 1, line.chars().count() + 1)
-}
-
-/// Returns the byte offset of the key at `path`, or of the longest prefix of the path that exists.
-fn place(root: &Item, path: &str) -> usize {
-    let (mut item, mut place) = (root, 0);
-    for step in path.replace('[', ".[").split('.') {
-        let index = step
-            .strip_prefix('[')
-            .and_then(|step| step.strip_suffix(']'));
-        let (next, span) = match index.and_then(|index| index.parse::<usize>().ok()) {
-            Some(index) => match item.get(index) {
-                Some(entry) => (Some(entry), entry.span()),
-                None => break,
-            },
-            None => {
-                let table = item.as_table_like();
-                let Some((key, value)) = table.and_then(|table| table.get_key_value(step)) else {
-                    break;
-                };
-                (Some(value), key.span())
-            }
-        };
-        let Some(next) = next else { break };
-        (item, place) = (next, span.map_or(place, |span| span.start));
-    }
-    place
+/// Returns the value at `path`, or at the longest prefix of the path that exists.
+fn nearest<'a>(node: &'a TomlNode, path: &str) -> &'a TomlNode {
+    let (TomlValue::Table(nodes) | TomlValue::List(nodes)) = &node.value else {
+        return node;
+    };
+    let leads = |node: &&TomlNode| {
+        let rest = path.strip_prefix(&node.path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    nodes
+        .iter()
+        .find(leads)
+        .map_or(node, |node| nearest(node, path))
 }
 
 /// Overrides keys in `text`; returns the new text. Path steps into a list are the `name` of an

@@ -49,7 +49,7 @@ use crate::{
     sched::{
         agent::{self, reading::Changes, FactorPairs, Report},
         control::{NodeCommand, WORDS_MAX},
-        policy::control::TEXT_MAX,
+        policy::control::CONFIG_MAX,
     },
     sys::{
         chardev::{Offset, OpenFile},
@@ -59,13 +59,13 @@ use crate::{
 };
 
 /// Maximum bytes of a command; a parameter may have a lower limit for its value.
-const COMMAND_MAX: usize = TEXT_MAX + WORDS_MAX;
+const COMMAND_MAX: usize = CONFIG_MAX + WORDS_MAX;
 
 // The UAPI has the same limits, and all factors fit into a command.
 const _: () = assert!(wire::FACTOR_ONE == agent::ONE);
 const _: () = assert!(wire::FACTORS_MAX == agent::FACTORS_MAX);
 const _: () = assert!(wire::FACTORS_LEASE_MAX == agent::LEASE_MAX_MS);
-const _: () = assert!(wire::FACTORS_MAX * wire::Factor::SIZE <= TEXT_MAX);
+const _: () = assert!(wire::FACTORS_MAX * wire::Factor::SIZE <= CONFIG_MAX);
 
 /// Returns the allocation flags of commands and answers.
 fn flags() -> Flags {
@@ -322,7 +322,7 @@ impl OpenFile for ControlNode {
         let mut open = self.open.lock();
         let ControlFile { answer, binding } = &mut *open;
         if len > COMMAND_MAX {
-            let reason = "command is too long (limit: 256 KiB and a line)";
+            let reason = "command is too long (limit: 16 MiB and a line)";
             *answer = line(RefusedError::because(E2BIG, reason));
             return Err(E2BIG);
         }

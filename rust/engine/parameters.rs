@@ -36,18 +36,26 @@ type ServiceText = control::TextParameter<Service>;
 pub(crate) use crate::sched::parameters::service::CONFIG;
 
 /// Texts of the service itself.
-static TEXTS: [ServiceText; 11] = [
+static TEXTS: [ServiceText; 12] = [
     ServiceText::both(
         "nrs_policies",
         |service, out| Ok(service.write_policies(out)?),
         |service, text| service.set_policy(text.trim()),
     )
     .reported(|service, report| Ok(service.report_policies(report)?)),
-    ServiceText::both(CONFIG, Service::write_text, Service::apply).in_lines(Service::check_text),
+    ServiceText::both(CONFIG, Service::write_text, Service::apply)
+        .in_lines(control::CONFIG_MAX, Service::check_text),
     ServiceText::report("nrs_concurrency", |service, report| {
         Ok(service.report_concurrency(report)?)
     }),
-    ServiceText::read("snapshot", |service, out| Ok(write_snapshot(service, out)?)),
+    ServiceText::read("snapshot", |service, out| {
+        Ok(write_reports(service, out, |_| true)?)
+    }),
+    ServiceText::read("summary", |service, out| {
+        Ok(write_reports(service, out, |name| {
+            ["clients", "nrs_policies", "health"].contains(&name)
+        })?)
+    }),
     ServiceText::read("health", |service, out| {
         Ok(write!(out, "{}", service.health()).map_err(|_| ENOSPC)?)
     })
@@ -113,7 +121,7 @@ pub(crate) fn most(parameter: &Parameter) -> usize {
     if parameter.value.is_some() {
         return ServiceText::LONGEST;
     }
-    text_of(parameter).map_or(0, ServiceText::longest)
+    text_of(parameter).map_or(0, |text| text.longest)
 }
 
 /// Returns true if a value of `parameter` may have several lines, and so may be written in pieces.
@@ -173,12 +181,13 @@ pub(crate) fn load(service: &Service, parameter: &Parameter, out: &mut dyn Write
     }
 }
 
-/// Writes all reports of `service` as a JSON object. Policies that are not started have no report.
-fn write_snapshot(service: &Service, out: &mut dyn Write) -> Result {
+/// Writes the reports of `service` that are `wanted` by name, as a JSON object. Policies that are
+/// not started have no report.
+fn write_reports(service: &Service, out: &mut dyn Write, wanted: fn(&str) -> bool) -> Result {
     let mut failed = Ok(());
     let written = Report::json(out).map(|map| {
         for text in Iterator::chain(TEXTS.iter(), Kept::texts()) {
-            if let Some(report) = text.report {
+            if let Some(report) = text.report.filter(|_| wanted(text.name)) {
                 let done = map.part(text.name, |map| report(service, map));
                 let done = done.map_err(|refused| refused.errno());
                 if done != Err(ENODEV) && done.is_err() {

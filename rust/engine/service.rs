@@ -367,7 +367,7 @@ impl Service {
     /// Returns the draft that the lines of `text` create. The settings are not locked meanwhile:
     /// thousands of rules take time.
     fn draft(&self, text: &str) -> refusal::Result<ServiceDraft<Held>> {
-        let draft = self.settings.lock().draft(self)?;
+        let draft = self.settings.lock().draft()?;
         draft.write(text)?;
         Ok(draft)
     }

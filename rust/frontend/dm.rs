@@ -29,7 +29,7 @@ use kernel::prelude::*;
 
 use super::block::BlockClient;
 use crate::{
-    engine::{parameters, registry, target::LowerDevice},
+    engine::{parameters, refusal::RefusedError, registry, target::LowerDevice},
     sched::{attr::Opcode, item::Cost, partition::admit::AdmissionOutcome, report::Report},
     sys::{
         atomic::AtomicWord,
@@ -236,9 +236,9 @@ impl DmDevice {
                     value.extend_from_slice(word.as_bytes(), GFP_KERNEL)?;
                 }
                 let value = core::str::from_utf8(&value).map_err(|_| EINVAL)?;
-                // A message has no lines.
                 if name == parameters::CONFIG {
-                    return Err(EINVAL);
+                    let reason = "config has lines, and a message has none";
+                    return Err(RefusedError::because(EINVAL, reason).report(service.name()));
                 }
                 let set = parameters::set(service, name, value);
                 set.map_err(|refused| refused.report(service.name()))

@@ -311,7 +311,7 @@ settings() {
 	for file in "/sys/kernel/debug/nrs/$1"/*; do
 		case $file in
 		*stats_reset | *_error | *stats | *status | */clients | */health | *concurrency) continue ;;
-		*timeouts | */snapshot)
+		*timeouts | */snapshot | */summary)
 			continue
 			;;
 		esac

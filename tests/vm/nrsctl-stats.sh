@@ -11,7 +11,7 @@ keep() {
 	local file to=/out/texts/$1
 	mkdir -p "$to" /out/pages
 	for file in clients nrs_policies nrs_fairshare_stats nrs_fairshare_weights nrs_tbf_stats \
-		nrs_qbm_status nrs_qbm_stats at_stats nrs_concurrency health snapshot; do
+		nrs_qbm_status nrs_qbm_stats at_stats nrs_concurrency health snapshot summary; do
 		cat "$(at svc $file)" >"$to/$file" 2>/dev/null || rm -f "$to/$file"
 	done
 	# 9: not healthy.

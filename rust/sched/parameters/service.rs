@@ -87,11 +87,14 @@ parameters! {
     texts {
         /// All settings; a write replaces them all, or changes nothing.
         "config" Both "lines NAME VALUE", "",
-            "ENOENT, ENODEV, EBUSY, EAGAIN, EEXIST, ENOSPC, E2BIG, ENOMEM", Some(check_config);
+            "ENOENT, ENODEV, EBUSY, EAGAIN, EEXIST, EPERM, ENAMETOOLONG, ENOSPC, E2BIG, ENOMEM",
+            Some(check_config);
         /// Active clients, credits and waits.
         "nrs_concurrency" Read "a number per line", "", "", None;
         /// All that the service shows in YAML, and `health`, as one JSON object by parameter.
         "snapshot" Read "JSON", "", "", None;
+        /// The same of `clients`, `nrs_policies` and `health` only.
+        "summary" Read "JSON", "", "", None;
         /// Health of the service.
         "health" Read "healthy or NOT HEALTHY, and a line with the reason", "", "", None;
         /// Effective slots, counters of clients, state of targets.

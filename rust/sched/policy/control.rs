@@ -333,8 +333,11 @@ pub trait Host: Parts {
     fn reset(&self, kind: Kind);
 }
 
-/// Maximum length of any text, bytes.
+/// Maximum length of a text of several lines, bytes.
 pub const TEXT_MAX: usize = 256 << 10;
+
+/// Maximum length of all settings of a service as one text, bytes: 65,536 rules of 240 bytes.
+pub const CONFIG_MAX: usize = 16 << 20;
 
 /// Function that writes a text.
 pub type Show<H> = fn(&H, &mut dyn Write) -> core::result::Result<(), <H as Host>::Refusal>;
@@ -355,6 +358,8 @@ pub struct TextParameter<H: Host> {
     pub report: Option<ReportFn<H>>,
     /// Function that executes a written text.
     pub store: Option<StoreFn<H>>,
+    /// Maximum length of a written text, bytes.
+    pub longest: usize,
     /// Function that checks a text of which only the first lines have arrived. If present, a text
     /// may have several lines.
     pub check: Option<StoreFn<H>>,
@@ -370,6 +375,7 @@ impl<H: Host> TextParameter<H> {
             text,
             report: None,
             store,
+            longest: Self::LONGEST,
             check: None,
         }
     }
@@ -418,19 +424,12 @@ impl<H: Host> TextParameter<H> {
         Self::new(name, Some(show), Some(store))
     }
 
-    /// Returns the same parameter for texts of several lines and up to [`TEXT_MAX`] bytes.
-    pub const fn in_lines(self, check: StoreFn<H>) -> Self {
+    /// Returns the same parameter for texts of several lines and up to `longest` bytes.
+    pub const fn in_lines(self, longest: usize, check: StoreFn<H>) -> Self {
         Self {
+            longest,
             check: Some(check),
             ..self
-        }
-    }
-
-    /// Returns the maximum length of the text, bytes.
-    pub const fn longest(&self) -> usize {
-        match self.check {
-            Some(_) => TEXT_MAX,
-            None => Self::LONGEST,
         }
     }
 }

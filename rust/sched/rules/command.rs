@@ -18,6 +18,9 @@ use crate::sched::{
 /// Maximum length of a command, bytes.
 pub const COMMAND_MAX: usize = 4095;
 
+/// Maximum bytes of a command as it is shown: with the head, and with limits that were not given.
+const SHOWN_MAX: usize = COMMAND_MAX + 161;
+
 /// Value with the offset in the command at which it was read.
 pub type Located<T> = (usize, T);
 
@@ -65,11 +68,11 @@ impl<'a> RuleCommand<'a> {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: longer than [`COMMAND_MAX`] bytes, a non-printable character, text that does not
-    ///   match the grammar, or a `change` without pairs.
+    /// - `EINVAL`: much longer than [`COMMAND_MAX`] bytes, a non-printable character, text that
+    ///   does not match the grammar, or a `change` without pairs.
     /// - `ENAMETOOLONG`: a name of more than [`NAME_MAX`] characters.
     pub fn parse(text: &'a str) -> Result<Self, RuleError> {
-        if text.len() > COMMAND_MAX {
+        if text.len() > SHOWN_MAX {
             let reason = "command is too long (limit: 4095 bytes)";
             return Err(RuleError::new(Code::Invalid, COMMAND_MAX, reason));
         }

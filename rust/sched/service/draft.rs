@@ -6,10 +6,7 @@
 //! executes a write to the parameter. Nothing runs with a draft; it becomes the settings of a
 //! service as a whole ([`super::ServiceSettings::apply`]), or is dropped.
 
-use super::{
-    change::SharedStates,
-    settings::{Stored, DRIVEN},
-};
+use super::{change::SharedStates, settings::Stored};
 #[cfg(not(MODULE))]
 use super::{text, Primaries};
 use crate::sched::{
@@ -20,7 +17,7 @@ use crate::sched::{
     parameters::{settable, Values, UNSETTABLE},
     policy::{
         control::{
-            addresses, ByHead, Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter,
+            addresses, Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter,
         },
         AnyOverseer, AnyPart, Config, Kept, Kind, Nothing,
     },
@@ -37,20 +34,17 @@ pub struct ServiceDraft<I> {
     stored: RefCell<Owned<Stored>>,
     /// Parameters before the first line.
     initial: Parameters,
-    /// True if the policies are given, and a line may only confirm them.
-    driven: bool,
     requests: PhantomData<fn() -> I>,
 }
 
 impl<I: Item + 'static> ServiceDraft<I> {
-    /// Creates a draft with `values`. With `driven`, the heads run these policies, and lines must
-    /// not select others.
+    /// Creates a draft with `values`, whose heads run the fallback.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(values: Values, driven: Option<&ByHead<Option<Config>>>) -> Result<Self> {
-        let mut stored = Owned::new(Stored {
+    pub fn new(values: Values) -> Result<Self> {
+        let stored = Owned::new(Stored {
             parameters: Parameters {
                 values,
                 kept: Kept::empty()?,
@@ -58,20 +52,11 @@ impl<I: Item + 'static> ServiceDraft<I> {
             primaries: [None; 2],
             shared: SharedStates::new(),
         })?;
-        if let Some(driven) = driven {
-            stored.select(*driven)?;
-        }
         Ok(Self {
             initial: stored.parameters.clone(),
             stored: RefCell::new(stored),
-            driven: driven.is_some(),
             requests: PhantomData,
         })
-    }
-
-    /// Returns true if the policies are given.
-    pub(super) const fn is_driven(&self) -> bool {
-        self.driven
     }
 
     /// Executes all lines of `text`; see [`for_each_setting`].
@@ -164,9 +149,6 @@ impl<I: Item + 'static> ServiceDraft<I> {
             if addresses(command.heads, priority) {
                 *primary = chosen.map(|config| config.on(priority));
             }
-        }
-        if self.driven && new != stored.primaries {
-            return Err(DRIVEN);
         }
         stored.select(new)
     }

@@ -10,6 +10,7 @@ use super::{
 use crate::sched::{
     attr::Priority,
     error::{Code, Error, Result},
+    item::Item,
     mem::Owned,
     parameters::{ValueAccessors, Values},
     policy::{
@@ -22,7 +23,7 @@ use crate::sched::{
 use core::fmt::Write;
 
 /// Error for another policy of a service whose policies a framework drives.
-pub(super) const DRIVEN: Error = Error::new(
+const DRIVEN: Error = Error::new(
     Code::Busy,
     "a framework drives the policies of this service",
 );
@@ -182,13 +183,9 @@ impl ServiceSettings {
     /// # Errors
     ///
     /// `ENODEV`: the service was replaced. `ENOMEM`.
-    pub fn draft<S: ServiceHost>(&self, host: &S) -> Result<ServiceDraft<S::Item>>
-    where
-        S::Item: 'static,
-    {
+    pub fn draft<I: Item + 'static>(&self) -> Result<ServiceDraft<I>> {
         self.check_current()?;
-        let driven = host.is_driven().then_some(&self.stored.primaries);
-        ServiceDraft::new(self.defaults, driven)
+        ServiceDraft::new(self.defaults)
     }
 
     /// Changes the service to what `draft` says, or nothing.
@@ -208,12 +205,11 @@ impl ServiceSettings {
         S::Item: 'static,
     {
         self.check_current()?;
-        // A framework may have joined since the draft was begun.
-        if host.is_driven() && !draft.is_driven() {
-            return Err(DRIVEN);
-        }
         let mut new = draft.finish()?;
         let old = &*self.stored;
+        if host.is_driven() && !text::are_same(&old.primaries, &new.primaries) {
+            return Err(DRIVEN);
+        }
         new.shared.clone_from(&old.shared);
         let Stored {
             parameters,

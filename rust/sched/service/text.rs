@@ -15,7 +15,7 @@
 //! The order of lines matters where it does for writes: a policy precedes its rules. Equal services
 //! have equal texts.
 
-use super::settings::Stored;
+use super::{settings::Stored, Primaries};
 use crate::sched::{
     attr::Priority,
     parameters::{all, ValueAccessors, Values},
@@ -57,6 +57,12 @@ pub(super) fn write(stored: &Stored, defaults: &Values, out: &mut dyn Write) -> 
         }
     }
     parameters.kept.write_commands(out)
+}
+
+/// Returns true if each head runs the same policy with the same argument.
+pub(super) fn are_same(one: &Primaries, other: &Primaries) -> bool {
+    let hash = |config: &Option<Config>| config.as_ref().map(|config| PolicyText(config).hash());
+    one.iter().map(hash).eq(other.iter().map(hash))
 }
 
 /// Returns the word for the head of `priority` in commands, with a blank after it.

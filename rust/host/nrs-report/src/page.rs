@@ -15,6 +15,7 @@ use crate::Result;
 ///
 /// - `fixed(PLACES)`: a number with that many decimals; undefined without a number.
 /// - `spread(PLACES)`: the text of a [`Spread`].
+/// - `over(NUMBER)`: the quotient; infinite if the number is 0, where `/` is an error.
 /// - `commas`: an integer with thousands separators.
 /// - `table`: a block whose first line is the head of a table, and each further line a row; cells
 ///   are separated by `|`, and `\|` is a bar in a cell.
@@ -38,6 +39,7 @@ pub fn render(template: &str, results: impl Serialize) -> Result<String> {
     all.add_filter("spread", |value: Serde<Spread>, places: usize| {
         value.text(places)
     });
+    all.add_filter("over", |value: f64, other: f64| value / other);
     all.add_filter("commas", |value: f64| commas(value.round() as u32));
     all.add_filter("table", |block: &str| {
         let mut table = Table::new::<&str>(&[]);

@@ -43,7 +43,13 @@ fn rows(case: &str) -> Vec<String> {
     };
     let (names, values) = table.split_once(": ").expect("NAMES: ROWS");
     let row = |row: &str| {
-        let pairs = names.split_whitespace().zip(row.split_whitespace());
+        let (names, cells) = (names.split_whitespace(), row.split_whitespace());
+        assert_eq!(
+            names.clone().count(),
+            cells.clone().count(),
+            "{title}: {row}"
+        );
+        let pairs = names.zip(cells);
         let text = pairs.fold(lines.to_owned(), |text, (name, value)| {
             text.replace(name, value)
         });

@@ -152,7 +152,7 @@ impl ServiceWorld {
     /// `ENOENT`: no such parameter; `EACCES` as `EPERM`. Any error of the parameter.
     pub fn set(&self, name: &str, text: &str) -> Result {
         if name == "config" {
-            let draft = self.settings(|settings| settings.draft(self))?;
+            let draft = self.settings(|settings| settings.draft())?;
             draft.write(text)?;
             return self.settings(|settings| settings.apply(self, draft));
         }

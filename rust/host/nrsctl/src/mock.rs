@@ -143,11 +143,14 @@ impl MockService {
 
     fn get(&self, name: &str) -> Result<String> {
         match &self.values {
-            MockParameters::Texts(texts) => match texts.get(name) {
+            MockParameters::Texts(texts) => match texts.get(match name {
+                "summary" => "snapshot",
+                name => name,
+            }) {
                 Some(text) => Ok(text.clone()),
                 None => missing(format!("no parameter '{name}'")),
             },
-            MockParameters::World(world) if name == "snapshot" => {
+            MockParameters::World(world) if ["snapshot", "summary"].contains(&name) => {
                 let mut out = String::new();
                 let written = Report::json(&mut out).map(|map| {
                     map.part("clients", |map| map.map(|map| self.report(map)))?;

@@ -355,20 +355,35 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
 /// The failures of [`Kernel::get`]; [`FailureKind::Other`] with the place, if the snapshot of the
 /// module is invalid.
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
+    let mut snapshot = parse(kernel, service, "snapshot")?;
+    if snapshot.runs("fairshare") {
+        let weights = kernel.get(service, "nrs_fairshare_weights")?;
+        snapshot.weighted = !weights.trim().is_empty();
+    }
+    Ok(snapshot)
+}
+
+/// Takes a partial snapshot of `service`: slots, clients, target devices, policies and health.
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn summary(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
+    parse(kernel, service, "summary")
+}
+
+/// Reads the snapshot that the parameter `name` shows.
+fn parse(kernel: &dyn Kernel, service: &str, name: &str) -> Result<Snapshot> {
     let at_ns = now();
-    let text = kernel.get(service, "snapshot")?;
+    let text = kernel.get(service, name)?;
     let mut snapshot = module::read(&text).map_err(|error| {
-        let message = format!("snapshot of service '{service}': {error}");
+        let message = format!("{name} of service '{service}': {error}");
         Failure::new(FailureKind::Other, message).hint(
             "nrsctl and the module may have different versions: \
              compare nrsctl --version and modinfo nrs",
         )
     })?;
     (snapshot.service, snapshot.at_ns) = (service.into(), at_ns);
-    if snapshot.runs("fairshare") {
-        let weights = kernel.get(service, "nrs_fairshare_weights")?;
-        snapshot.weighted = !weights.trim().is_empty();
-    }
     Ok(snapshot)
 }
 
@@ -378,7 +393,7 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
 ///
 /// As for [`read`].
 pub fn heads(kernel: &dyn Kernel, service: &str) -> Result<Vec<Head>> {
-    read(kernel, service).map(|snapshot| snapshot.heads)
+    summary(kernel, service).map(|snapshot| snapshot.heads)
 }
 
 /// Returns the number of requests queued in the policies of `heads`.

@@ -11,7 +11,9 @@ use crate::sched::{
     error::{Code, Error},
     mem::{NoMemory, Shared},
     policy::{
-        control::{show_error, ByHead, Host, Keep, OverseerContext, RefusalReason, TextParameter},
+        control::{
+            show_error, ByHead, Host, Keep, OverseerContext, RefusalReason, TextParameter, TEXT_MAX,
+        },
         AnyOverseer, Kind,
     },
     qbm::{manager::BandwidthManager, plan::Plan},
@@ -67,7 +69,7 @@ impl Keep<Config> for Kept {
     fn texts<H: Host + 'static>() -> &'static [TextParameter<H>] {
         const {
             &[
-                TextParameter::both("nrs_qbm_config", show, set).in_lines(check),
+                TextParameter::both("nrs_qbm_config", show, set).in_lines(TEXT_MAX, check),
                 TextParameter::read("nrs_qbm_config_error", |host, out| {
                     show_error(out, host.parameters().kept.qbm.error)
                 }),

@@ -443,6 +443,53 @@ fn a_text_is_refused_with_the_place_of_the_fault() {
     assert_eq!(busy, Err(Code::Busy));
 }
 
+/// A text without the policies of a framework is refused, and one with them keeps their rules.
+#[test]
+fn a_text_does_not_stop_the_policies_of_a_framework() {
+    let world = ServiceWorld::new(1, 1);
+    world.set("nrs_tbf_rate", "500").expect("valid");
+    world.set("nrs_policies", "tbf uid").expect("a policy");
+    world.driven.set(true);
+    let text = world.text();
+    world.set("config", &text).expect("its own text");
+    assert_eq!(world.text(), text, "the rule default keeps its rate");
+    let rule = "start a uid={1} rate=5";
+    world.set("nrs_tbf_rule", rule).expect("a rule");
+    let before = world.show();
+    for text in ["", "slots 5", "nrs_policies fifo", "nrs_policies tbf gid"] {
+        let refused = world.set("config", text).map_err(|error| error.code);
+        assert_eq!(refused, Err(Code::Busy), "{text}");
+        assert_eq!(world.show(), before);
+    }
+    // The framework joins while the text is read.
+    world.driven.set(false);
+    let draft = world.settings(|settings| settings.draft()).expect("memory");
+    draft.write("nrs_policies crrn").expect("a policy");
+    world.driven.set(true);
+    let refused = world.settings(|settings| settings.apply(&world, draft));
+    assert_eq!(refused.map_err(|error| error.code), Err(Code::Busy));
+    assert_eq!(world.show(), before);
+}
+
+/// A rule of the longest command is read back, though its text is longer.
+#[test]
+fn the_longest_rule_is_read_back() {
+    let world = ServiceWorld::new(1, 1);
+    world.set("nrs_policies", "tbf reg uid").expect("a policy");
+    let mut rule = String::from("start a {1");
+    while rule.len() < 4090 {
+        rule.push_str(" 1");
+    }
+    rule.push('}');
+    world.set("nrs_tbf_rule", &rule).expect("a rule");
+    let text = world.text();
+    assert!(text
+        .lines()
+        .any(|line| line.len() > "nrs_tbf_rule ".len() + 4095));
+    world.set("config", &text).expect("its own text");
+    assert_eq!(world.text(), text);
+}
+
 /// Queues a request on the regular head of the first partition.
 fn queue(world: &ServiceWorld, id: u64) {
     world.head((0, 0, Priority::Regular), |head| {

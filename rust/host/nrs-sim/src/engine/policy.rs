@@ -75,7 +75,7 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
         refused("policy", &server.policy)(reason)
     })?;
     let values = values(kind, server)?;
-    let draft = ServiceDraft::<Item>::new(values, None).map_err(on_line())?;
+    let draft = ServiceDraft::<Item>::new(values).map_err(on_line())?;
     let execute =
         |key: &str, name: &str, text: &str| draft.execute(name, text).map_err(refused(key, text));
     execute("policy", "nrs_policies", &server.policy)?;

@@ -373,7 +373,7 @@ impl<'a> Todo<'a> {
 /// Returns the state of `service` if the service can be removed: it was created in configfs, and
 /// all its clients are devices in `gone`.
 fn removable(kernel: &dyn Kernel, service: &str, gone: &[Device]) -> Result<Option<ServiceState>> {
-    let clients = stats::read(kernel, service)?.clients;
+    let clients = stats::summary(kernel, service)?.clients;
     let goes = |name: &str| {
         let same = |device: &Device| device.name == name && device.service == service;
         gone.iter().any(same)

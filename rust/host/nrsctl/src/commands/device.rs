@@ -190,7 +190,7 @@ fn counters(numbers: stats::Counters, lost: bool) -> BTreeMap<String, serde_json
 fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<ListedDevice>> {
     let devices = kernel.devices()?;
     let of = |service: &str| {
-        let clients = stats::read(kernel, service)?.clients.into_iter();
+        let clients = stats::summary(kernel, service)?.clients.into_iter();
         let clients = clients.map(|client| {
             let mut devices = devices.iter();
             let device =

@@ -53,7 +53,7 @@ fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
     let wanted = |name: &str| args.services.is_empty() || args.services.iter().any(|n| n == name);
     let all = kernel::each(kernel, |name| {
         let read = || {
-            let seen = seen(&stats::read(kernel, name)?, &kernel.get(name, "slots")?);
+            let seen = seen(&stats::summary(kernel, name)?, &kernel.get(name, "slots")?);
             Ok((name.to_owned(), seen))
         };
         wanted(name).then(read).transpose()

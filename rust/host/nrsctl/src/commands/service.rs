@@ -105,7 +105,7 @@ impl ListedService {
 
 /// Reads the service `name`.
 fn read(kernel: &dyn Kernel, name: &str) -> Result<ListedService> {
-    let shown = stats::read(kernel, name)?;
+    let shown = stats::summary(kernel, name)?;
     let made = kernel.is_made(name)?;
     let serving = |on: &str| {
         let head = shown.heads.iter().find(|head| head.name == on)?;

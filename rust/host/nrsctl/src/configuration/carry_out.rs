@@ -16,8 +16,14 @@ use super::state::ServiceState;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
-/// Delay before a busy write is retried.
+/// Delay before a busy write is retried; it doubles up to [`LONG_PAUSE`].
 pub const PAUSE: Duration = Duration::from_millis(50);
+
+/// Longest delay before a busy write is retried.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Characters of a refused line in a message.
+const SHOWN: usize = 120;
 
 /// Service with its current and its wanted state.
 pub struct ServiceChange<'a> {
@@ -164,6 +170,7 @@ fn replace(
     told: &AtomicBool,
 ) -> Result {
     let end = Instant::now() + patience;
+    let mut pause = PAUSE;
     loop {
         if told.load(Ordering::Relaxed) {
             return Err(Failure::new(FailureKind::Other, "interrupted"));
@@ -172,22 +179,34 @@ fn replace(
             return Ok(());
         };
         if failure.kind == FailureKind::Busy && Instant::now() < end {
-            sleep(PAUSE);
+            sleep(pause);
+            pause = (2 * pause).min(LONG_PAUSE);
             continue;
         }
-        let reason = bare(&failure.message, &format!("{service}.{CONFIG}"));
-        let numbered = reason.strip_prefix("line ");
-        let numbered = numbered.and_then(|rest| rest.split_once(": "));
-        let line = numbered.and_then(|(number, reason)| {
-            let line = text
-                .lines()
-                .nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
-            Some((format!("`{line}`"), reason))
-        });
-        let (what, reason) = line.unwrap_or(("the configuration".into(), reason));
-        let message = format!("{what} was refused: {reason}");
+        let message = refusal(service, text, &failure.message);
         return Err(Failure { message, ..failure });
     }
+}
+
+/// Returns the message that the module refuses `text` because of `message`: with the line that is
+/// wrong, if it names one.
+pub fn refusal(service: &str, text: &str, message: &str) -> String {
+    let reason = bare(message, &format!("{service}.{CONFIG}"));
+    let numbered = reason.strip_prefix("line ");
+    let numbered = numbered.and_then(|rest| rest.split_once(": "));
+    let line = numbered.and_then(|(number, reason)| {
+        let line = text
+            .lines()
+            .nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let end = line
+            .char_indices()
+            .nth(SHOWN)
+            .map_or(line.len(), |(at, _)| at);
+        let more = if end < line.len() { " ..." } else { "" };
+        Some((format!("`{}{more}`", line.get(..end)?.trim_end()), reason))
+    });
+    let (what, reason) = line.unwrap_or(("the configuration".into(), reason));
+    format!("{what} was refused: {reason}")
 }
 
 /// Returns `message` without a leading `name`.

@@ -64,7 +64,7 @@ impl ServiceState {
     ///
     /// The first line that is wrong, and the reason.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let draft = Draft::new(Values::default(), None)?;
+        let draft = Draft::new(Values::default())?;
         draft.write(text)?;
         Self::of(draft, text.lines().any(is_slots))
     }

@@ -9,6 +9,7 @@ mod random;
 
 use clap::Parser as _;
 
+use super::carry_out;
 use super::files;
 use super::read::{parse_one, read_for_mock};
 use super::running;

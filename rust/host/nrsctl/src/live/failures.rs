@@ -4,7 +4,7 @@
 
 use std::io;
 
-use nrs_sched::parameters;
+use nrs_sched::parameters::{self, service::CONFIG};
 
 use super::disks::{self, NRS, SCHEDULER};
 use super::dmsetup::DmsetupError;
@@ -324,7 +324,7 @@ fn kind_of(errno: i32, parameter: &str) -> FailureKind {
         libc::ENOENT | libc::ENODEV => FailureKind::NotFound,
         libc::EAGAIN | libc::EBUSY => FailureKind::Busy,
         // From the rule `default`.
-        libc::EPERM if parameter == "nrs_tbf_rule" => FailureKind::Refused,
+        libc::EPERM if ["nrs_tbf_rule", CONFIG].contains(&parameter) => FailureKind::Refused,
         libc::EPERM => FailureKind::Permission,
         libc::ENOMEM | libc::EIO => FailureKind::Other,
         _ => FailureKind::Refused,
@@ -354,6 +354,10 @@ fn next(errno: i32, service: &str, parameter: &str, writes: bool) -> Option<Stri
         }
         libc::EBUSY if parameter == "buffer_max" => {
             Some("buffer_max can be raised only while no ordered requests exist".into())
+        }
+        libc::ENOENT if !writes && parameters::named(parameter).is_some() => {
+            let hint = "the loaded module is older than nrsctl: reload it, or restart the machine";
+            Some(hint.into())
         }
         _ if writes => parameters::named(parameter).map(refusal::hint),
         _ => None,

@@ -62,8 +62,11 @@ in 20s mixed: SERVED
 # a paused partition leaves the whole rate to the other, and gets its part again afterwards
 with uid parts=2
 start a uid={1} rate=1000
-3x queue 1 8; run 0.1s; in 1s: 1=1000~1.5; queue 1 8 @1; in 1s: 1=1000~1.5; run 1s none
-2x queue 1 8 @1; run 0.1s; in 1s: 1=1000~1.5; queue 1 8; in 1s: 1=1000~1.5; run 1s none
+queue 1 8; run 0.1s; in 1s: 1=1000~1.5; queue 1 8 @1; in 1s: 1=1000~1.5; run 1s none
+queue 1 8 @1; run 0.1s; in 1s: 1=1000~1.5; queue 1 8; in 1s: 1=1000~1.5; run 1s none
+queue 1 8; run 0.1s; in 1s: 1=1000~1.5; queue 1 8 @1; in 1s: 1=1000~1.5; run 1s none
+queue 1 8 @1; run 0.1s; in 1s: 1=1000~1.5; queue 1 8; in 1s: 1=1000~1.5; run 1s none
+queue 1 8; run 0.1s; in 1s: 1=1000~1.5; queue 1 8 @1; in 1s: 1=1000~1.5; run 1s none
 
 # a jump of the clock is no burst [REAL MOST: realtime=0 1014, realtime=1 2004]
 // After hours, with requests queued, follow the depth and the delay that is made up for.

@@ -146,7 +146,7 @@ fn refused(command: &KeyedText<'_>, error: &Error) -> Fault {
 impl FileReader<'_> {
     /// Reads the section of a service; `None` if it is wrong.
     pub(super) fn service(&mut self, node: &TomlNode) -> Option<ServiceState> {
-        let draft = Draft::new(Values::default(), None);
+        let draft = Draft::new(Values::default());
         let draft = self.take(draft.map_err(|error| node.fault(error.reason)))?;
         self.table(node, Table::Service)?;
         let found = self.faults.len();

@@ -37,19 +37,43 @@ fn a_refused_change_leaves_all_as_it_was() {
     }
 }
 
+/// Verifies that the policies of a framework, and its rules, are not replaced.
+#[test]
+fn services_that_a_framework_drives() {
+    let module = Mock::of(&["a"]);
+    module.set("a", "nrs_policies", "tbf uid").unwrap();
+    let rule = "start x uid={1} rate=5";
+    module.set("a", "nrs_tbf_rule", rule).unwrap();
+    module.drive("a");
+    let shown = module.shown();
+    for policy in ["", "policy = 'fifo'\n", "policy = 'tbf gid'\n"] {
+        let failure = apply(&module, &format!("[service.a]\nslots = 5\n{policy}"));
+        assert_eq!(
+            failure.1.unwrap_err().message,
+            "a: the configuration was refused: a framework drives the policies of this service; \
+             the service was not changed"
+        );
+        assert_eq!(module.shown(), shown);
+    }
+    apply(&module, "[service.a]\nslots = 5\npolicy = 'tbf uid'\n")
+        .1
+        .unwrap();
+    assert_eq!(module.get("a", "slots").unwrap(), "5\n");
+}
+
 /// Verifies that the message has the line that the module refuses.
 #[test]
 fn refused_lines() {
-    let module = Mock::of(&["a"]);
-    module.drive("a");
-    let text = "[service.a]\nslots = 5\npolicy = 'tbf uid'\n";
-    let failure = apply(&module, text).1.unwrap_err();
-    assert_eq!(
-        failure.message,
-        "a: `nrs_policies tbf uid` was refused: a framework drives the policies of this service; \
-         the service was not changed"
-    );
-    assert_eq!(module.get("a", "slots").unwrap(), "auto\n");
+    let kernel = Mock::of(&["a"]);
+    let rule = format!("nrs_tbf_rule start a uid={{{}}} rate=1", "1 ".repeat(100));
+    for (line, shown) in [(&*rule, " 1 1 ...`"), ("nrs_policies none", "none`")] {
+        let text = format!("slots 5\n{line}\n");
+        let failure = kernel.set("a", "config", &text).unwrap_err();
+        let message = carry_out::refusal("a", &text, &failure.message);
+        let shown = format!("{shown} was refused: ");
+        let end = message.find(&shown).unwrap_or_else(|| panic!("{message}"));
+        assert!(line.starts_with(message[1..end].trim_end()), "{message}");
+    }
 }
 
 #[test]

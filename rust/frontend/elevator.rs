@@ -196,8 +196,7 @@ impl Scheduler for ScheduledDisk {
                 let concurrency = disk.member.service().concurrency();
                 let mut line = Report::line(out);
                 disk.member.client().report(concurrency, &mut line)?;
-                line.field("deferred", disk.tags.deferred())?;
-                writeln!(out)
+                line.field("deferred", disk.tags.deferred())
             },
             store: None,
         },

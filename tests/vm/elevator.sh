@@ -575,7 +575,8 @@ connected() {
 		echo $number >$target/subsystems/t/attr_qid_max
 		wait_for 20 "[ \$(ls /sys/block/nvme0c0n1/mq | wc -l) = $number ]" ||
 			fail "$(ls /sys/block/nvme0c0n1/mq | wc -l) queues"
-		wait_for 10 "[ \$(counter a ended) -gt $((ended[0] + 100)) ]" || fail "$(status)"
+		wait_for 10 "[ \$(counter a ended) -gt $((ended[0] + 100)) ]" ||
+			fail "$(status); the writer: $(cut -c1-300 /tmp/writing.txt | tail -n 3)"
 		[ "$(counter b ended)" -ge "${ended[1]}" ] || fail "$(status b)"
 		written
 		verified b --size=1m --iodepth=32

@@ -100,7 +100,10 @@ refusals() {
 	says EINVAL 'set svc nrs_qbm_config by uid\ngroup all capacity=1GB\nnonsense\n' 'line 3: .+'
 	# Too long for this parameter, and too long for any command.
 	says E2BIG "set svc slots $(printf '%05000d' 3)" 'value is too long .*'
-	says E2BIG "set svc nrs_qbm_config $(printf '%0270000d' 3)" 'command is too long .*'
+	says E2BIG "set svc nrs_qbm_config $(printf '%0270000d' 3)" 'value is too long .*'
+	local said
+	if said=$(dd if=/dev/zero of=$node bs=17M count=1 2>&1); then fail "accepted"; fi
+	grep -q "${errno_text[E2BIG]}" <<<"$said" || fail "$said"
 	# A refusal through this device is not logged as well.
 	[ "$(dmesg | grep -c 'nrs: ' || true)" = "$seen" ] || fail "$(dmesg | tail -n 5)"
 	expect_errno EINVAL "$(at svc slots)" 0

@@ -18,6 +18,7 @@ use nrs_client::{
     agent::{Account, Accounts, Agent, Refused},
     wire,
 };
+use nrs_sched::{control::WORDS_MAX, policy::control::CONFIG_MAX};
 
 use crate::Outcome;
 
@@ -25,7 +26,7 @@ use crate::Outcome;
 const SOON: Duration = Duration::from_secs(20);
 
 /// Maximum size of a command that the module accepts, bytes.
-const COMMAND_MAX: usize = (256 << 10) + 4096;
+const COMMAND_MAX: usize = CONFIG_MAX + WORDS_MAX;
 
 /// Reads accounts of a service and sets factors of weights.
 #[derive(clap::Args)]

@@ -18,7 +18,7 @@ use crate::{
 const CLIENTS: &str =
     "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0, \
     factors_written: 0, factors_stale: 0, factors_lapsed: 0 }\n\
-    clients:\ntargets:\n";
+    clients: []\ntargets: []\n";
 
 /// A mode with weights, and the displayed values of both afterwards.
 const PAIR: &str = "gid_then_uid_fair weight=uid:1:2,gid:9:3";

@@ -54,7 +54,7 @@ short=(
 		errors hang killed control params rules-configfs wrong switch stats owners cpts chardev\
 		order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
 		lustre"
-	"stock:figures:1200:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin\
+	"stock:figures:1800:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin\
 		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags elevator-share"
 	"stock:cluster:600:icount:cluster"
 	"debug:vng:900:vng:kunit"

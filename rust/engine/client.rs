@@ -96,7 +96,7 @@ impl Client {
         &self.load
     }
 
-    /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.
+    /// Reports the counters, and the credits by `concurrency`.
     pub(crate) fn report(&self, concurrency: &Concurrency, map: &mut Report<'_>) -> fmt::Result {
         map.stats(&self.load.counts(concurrency), &[])?;
         match &self.deadlines {

@@ -310,10 +310,8 @@ settings() {
 	local file
 	for file in "/sys/kernel/debug/nrs/$1"/*; do
 		case $file in
-		*stats_reset | *_error | *stats | *status | */clients | */health | *concurrency) continue ;;
-		*timeouts | */snapshot | */summary)
-			continue
-			;;
+		*stats_reset | *_error | *stats | *status | *concurrency | *timeouts) continue ;;
+		*/clients | */health | */snapshot | */summary) continue ;;
 		esac
 		echo "$file: $(<"$file")"
 	done 2>/dev/null

@@ -191,7 +191,7 @@ impl ClientLoad {
         self.count_ended(misc::cpu(), Cost::of_bytes(0), true);
     }
 
-    /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.
+    /// Returns the counters, and the credits by `concurrency`.
     pub(crate) fn counts(&self, concurrency: &Concurrency) -> ClientCounts {
         let mut counts = ClientCounts::ZERO;
         for one in self.counts.iter() {

@@ -76,7 +76,7 @@ impl Service {
         cpt::home(target.index(), cpt as u16)
     }
 
-    /// Writes the number of clients, their credits, and the counters of ordered requests.
+    /// Reports the number of clients, their credits, and the counters of ordered requests.
     pub(crate) fn report_concurrency(&self, report: &mut Report<'_>) -> Result {
         let mut counts = OrderCounts::ZERO;
         for partition in self.partitions.iter() {

@@ -371,14 +371,22 @@ impl RuleList {
     /// `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][ also=NAMES], ref N`. `refs`
     /// returns N, the number of classes of the rule with an identifier.
     pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
-        let name = self.names();
+        let write_limits = self.limits_writer();
         self.rules().try_for_each(|rule| {
             let limits = &rule.limits;
             write!(out, "{} {} {}", rule.name, *rule.conditions, limits.rate)?;
-            write_options(limits, out)?;
-            write_also(limits, &name, out)?;
+            write_limits(limits, out)?;
             writeln!(out, ", ref {}", refs(rule.id))
         })
+    }
+
+    /// Returns a function that writes limits as they follow the rate of a rule, each after a blank.
+    pub fn limits_writer(&self) -> impl Fn(&RuleLimits, &mut dyn fmt::Write) -> fmt::Result + '_ {
+        let name = self.names();
+        move |limits, out| {
+            write_options(limits, out)?;
+            write_also(limits, &name, out)
+        }
     }
 
     /// Writes commands for `heads`, a word with a blank or nothing, that create these rules from a

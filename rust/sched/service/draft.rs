@@ -16,10 +16,8 @@ use crate::sched::{
     mem::Owned,
     parameters::{settable, Values, UNSETTABLE},
     policy::{
-        control::{
-            addresses, Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter,
-        },
-        AnyOverseer, AnyPart, Config, Kept, Kind, Nothing,
+        control::{Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter},
+        AnyOverseer, AnyPart, Kept, Kind, Nothing,
     },
     text::{for_each_setting, PolicyCommand},
 };
@@ -125,7 +123,9 @@ impl<I: Item + 'static> ServiceDraft<I> {
     pub fn execute(&self, name: &str, value: &str) -> Result {
         let parameter = settable(name)?;
         if name == "nrs_policies" {
-            return self.start_policy(&PolicyCommand::parse(value)?);
+            let command = PolicyCommand::parse(value)?;
+            let mut stored = self.stored.try_borrow_mut().map_err(in_use)?;
+            return stored.start(Kind::from_name(command.policy)?, &command);
         }
         match &parameter.value {
             // Values may contradict each other until the last line.
@@ -136,21 +136,6 @@ impl<I: Item + 'static> ServiceDraft<I> {
                 text.and_then(|text| text.store).ok_or(UNSETTABLE)?(self, value)
             }
         }
-    }
-
-    fn start_policy(&self, command: &PolicyCommand<'_>) -> Result {
-        let mut stored = self.stored.try_borrow_mut().map_err(in_use)?;
-        let policies = &stored.parameters.values.policies;
-        let kind = Kind::from_name(command.policy)?;
-        let config = Config::parse(kind, command.argument, policies)?;
-        let chosen = (kind != Kind::FALLBACK).then_some(config);
-        let mut new = stored.primaries;
-        for (primary, priority) in new.iter_mut().zip(Priority::ALL) {
-            if addresses(command.heads, priority) {
-                *primary = chosen.map(|config| config.on(priority));
-            }
-        }
-        stored.select(new)
     }
 }
 

@@ -45,6 +45,21 @@ impl Stored {
         self.primaries.get(priority as usize)?.as_ref()
     }
 
+    /// Selects the policy `kind` as `command` says.
+    pub(super) fn start(&mut self, kind: Kind, command: &PolicyCommand<'_>) -> Result {
+        let policies = &self.parameters.values.policies;
+        let config = Config::parse(kind, command.argument, policies)?;
+        // The fallback always runs: selecting it removes the primary.
+        let chosen = (kind != Kind::FALLBACK).then_some(config);
+        let mut primaries = self.primaries;
+        for (primary, priority) in primaries.iter_mut().zip(Priority::ALL) {
+            if addresses(command.heads, priority) {
+                *primary = chosen.map(|config| config.on(priority));
+            }
+        }
+        self.select(primaries)
+    }
+
     /// Changes the primaries to `primaries`, with the values of the parameters.
     pub(super) fn select(&mut self, primaries: Primaries) -> Result {
         let old = core::mem::replace(&mut self.primaries, primaries);
@@ -256,20 +271,7 @@ impl ServiceSettings {
         if !framework && host.is_driven() {
             return Err(DRIVEN);
         }
-        let policies = &new.parameters.values.policies;
-        let config = Config::parse(kind, command.argument, policies)?;
-        // The fallback always runs: selecting it removes the primary.
-        let chosen = match kind {
-            Kind::FALLBACK => None,
-            _ => Some(config),
-        };
-        let mut primaries = new.primaries;
-        for (primary, priority) in primaries.iter_mut().zip(Priority::ALL) {
-            if addresses(command.heads, priority) {
-                *primary = chosen.map(|config| config.on(priority));
-            }
-        }
-        new.select(primaries)?;
+        new.start(kind, command)?;
         self.carry_out(host, new)?;
         host.retry_decisions();
         Ok(())

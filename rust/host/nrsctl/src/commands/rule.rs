@@ -327,8 +327,8 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
 /// Returns the rule of each head that limits a request with `attrs`, using the module's own rule
 /// sets.
 fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<ListedRule>> {
-    let listed = rules::list(kernel, service)?;
     let state = running::read(kernel, service)?;
+    let listed = rules::list_of(kernel, service, &state)?;
     let mut found = Vec::new();
     for (head, rules) in [REGULAR, HIGH].into_iter().zip(state.rules()) {
         let Some(rules) = rules else {

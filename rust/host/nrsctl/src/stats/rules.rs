@@ -2,11 +2,11 @@
 
 //! Rules of tbf in their order, with their number of classes.
 
-use nrs_sched::rules::{Name, RuleLimits, RuleList};
 use serde::Serialize;
 
 use super::{read, HIGH, REGULAR};
 use crate::configuration::running;
+use crate::configuration::state::ServiceState;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
@@ -34,23 +34,36 @@ pub struct ListedRule {
 ///
 /// [`FailureKind::NotFound`]: tbf is not started. As for [`running::read`] and [`read`].
 pub fn list(kernel: &dyn Kernel, service: &str) -> Result<Vec<ListedRule>> {
-    let state = running::read(kernel, service)?;
+    list_of(kernel, service, &running::read(kernel, service)?)
+}
+
+/// Returns the rules as [`list`] does; `state` is that of the service.
+///
+/// # Errors
+///
+/// As for [`list`].
+pub fn list_of(
+    kernel: &dyn Kernel,
+    service: &str,
+    state: &ServiceState,
+) -> Result<Vec<ListedRule>> {
     let shown = read(kernel, service)?;
     let mut listed = Vec::new();
     for (head, rules) in [REGULAR, HIGH].into_iter().zip(state.rules()) {
         let Some(rules) = rules else { continue };
+        let write_limits = rules.limits_writer();
         listed.extend(rules.rules().map(|rule| {
             let name = rule.name.to_string();
             let mut counted = shown.rules.iter();
             let counted = counted.find(|other| other.head == head && other.name == name);
+            let mut limits = String::new();
+            // Writing to a string does not fail.
+            let _ = write_limits(&rule.limits, &mut limits);
             ListedRule {
                 head: head.into(),
-                conditions: match rule.name == Name::DEFAULT {
-                    true => "*".into(),
-                    false => rule.conditions.to_string(),
-                },
+                conditions: rule.conditions.to_string(),
                 rate: rule.limits.rate.to_string(),
-                limits: words(rules, &rule.limits),
+                limits: limits.trim_start().into(),
                 classes: counted.map_or(0, |rule| rule.counter("classes")),
                 name,
             }
@@ -64,23 +77,4 @@ pub fn list(kernel: &dyn Kernel, service: &str) -> Result<Vec<ListedRule>> {
         return Err(failure.hint(format!("nrsctl policy set {service} tbf")));
     }
     Ok(listed)
-}
-
-/// Returns the settings beside the rate, as written in a rule of `rules`.
-fn words(rules: &RuleList, limits: &RuleLimits) -> String {
-    let mut words = Vec::new();
-    words.extend(limits.minrate.map(|rate| format!("minrate={rate}")));
-    words.extend(limits.realtime.then(|| "realtime=1".to_owned()));
-    words.extend(limits.borrow.then(|| "borrow=1".to_owned()));
-    let ids = limits.also.ids();
-    let named = |id: &u32| rules.rules().find(|rule| rule.id == *id);
-    let also: Vec<String> = ids
-        .iter()
-        .filter_map(named)
-        .map(|rule| rule.name.to_string())
-        .collect();
-    if !also.is_empty() {
-        words.push(format!("also={}", also.join("+")));
-    }
-    words.join(" ")
 }

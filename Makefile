@@ -33,7 +33,7 @@ deb-source: ## build the source package, with all crates: build/deb/nrs_VERSION.
 deb-test:  ## install, load, upgrade and remove the packages in a temporary Debian root
 	scripts/deb-test.sh
 
-test:      ## check the sources and run the tests, on this host and in three virtual machines
+test:      ## check the sources and run the tests, on this host and in virtual machines
 	tests/run.sh
 
 test-long: ## run all checks of all tests; ROUNDS=N repeats the virtual machines

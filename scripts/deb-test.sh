@@ -1,26 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/deb-test.sh [--quick | PART...]
+# usage: scripts/deb-test.sh [PART...]
 #
 # Builds the Debian packages and tests them in a minimal Debian 13 root under a temporary overlay:
 # installation with apt, a kernel without its source, DKMS for kernels of all supported series, the
 # built module in the virtual machine, removal and purge. Then builds the packages from the source
 # package, without network. Ends with the line "N passed, N failed"; logs are in build/deb-test. The
 # root and the downloads of apt (800 MB) are kept in $NRS_CACHE/deb-test. Takes half an hour on two
-# CPUs. PART selects parts: contents, module (installation to purge), source.
-#
-#   --quick   only checks that need no kernel: contents, lintian, installation and removal over the
-#             toolchain root, one minute; skipped if its inputs are unchanged since it last passed,
-#             in any checkout, unless NRS_LONG is set
+# CPUs. PART selects parts: contents, toolchain (installation to purge over the toolchain root, no
+# module), module (the same in the minimal root), source.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$NRS_TOP/tests/vm/lib.sh"
 
-quick='' parts=(contents module source)
+parts=(contents toolchain module source)
 case ${1:-} in
 --help | -h) usage && exit ;;
---quick) quick=1 parts=(contents quick) ;;
 '') ;;
 *)
 	for part; do
@@ -30,44 +26,6 @@ case ${1:-} in
 	;;
 esac
 [ "$(id -u)" = 0 ] || die "mounting an overlay needs root privileges"
-
-# inputs: Lists the inputs of --quick with their checksums. The sources of the module and of shared
-# code are packed unchanged, and so are the pages. Of pages that become manual pages, only the names
-# count.
-inputs() {
-	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
-	(
-		cd "$NRS_TOP"
-		# shellcheck disable=SC2046 # names without blanks
-		find $(sed -n 's,^text \([a-z-]*\.md\).*,Documentation/\1,p' debian/man.sh) \
-			Documentation/examples examples debian include Kbuild Containerfile LICENSES \
-			rust/host/Cargo.* rust/host/nrs{ctl,-agent,-client,-report} scripts/deb.sh \
-			scripts/deb-test.sh scripts/in-root.sh scripts/lib.sh scripts/packages.txt \
-			scripts/root.sh scripts/rust-metadata.sh tests/vm/lib.sh \( -path 'rust/host/*/tests' \
-			-o -path 'rust/host/*/benches' \) -prune -o -type f -print0 |
-			sort -z | xargs -0 sha256sum
-		find README.md Documentation rust -path rust/host -prune -o -type f -printf '%p %m\n' | sort
-	)
-}
-passed=$NRS_CACHE/deb-test/quick.stamp
-if [ -n "$quick" ] && [ -z "${NRS_DEB_TEST:-}" ]; then
-	NRS_DEB_KEY=$(inputs | hash_of)
-	export NRS_DEB_KEY
-	if [ -z "${NRS_LONG:-}" ] && grep -qsx "$NRS_DEB_KEY" "$passed"; then
-		echo "# packages: unchanged since this passed"
-		exit
-	fi
-fi
-
-# finish: Sums up; records the key of a passed --quick, the last eight keys.
-finish() {
-	summary || return
-	[ -n "$quick" ] || return 0
-	{
-		echo "$NRS_DEB_KEY" && grep -svx "$NRS_DEB_KEY" "$passed" | head -n 7
-	} >"$passed.tmp" || true
-	mv -f "$passed.tmp" "$passed"
-}
 
 # In separate mount and process namespaces: all mounts vanish with the namespace.
 if [ -z "${NRS_DEB_TEST:-}" ]; then
@@ -276,9 +234,9 @@ keep_configuration() {
 	grep -q mine "$merged/etc/nrs/mine.toml" && grep -q mine "$merged/etc/nrs/agent/secret"
 }
 
-# quick: Tests installation and removal over the toolchain root, which contains the dependencies of
+# toolchain: Tests installation and removal over the toolchain root, which has the dependencies of
 # the packages.
-quick() {
+toolchain() {
 	local root line
 	root=$("$NRS_SCRIPTS/root.sh" --print)
 	if [ "$root" = / ]; then
@@ -484,6 +442,6 @@ for part in "${parts[@]}"; do
 done
 ! mountpoint -q "$merged" || umount "$merged"
 rm -rf --one-file-system "$work"
-finish
+summary
 exit
 }

@@ -56,7 +56,6 @@ short=(
 		lustre"
 	"stock:figures:1800:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin\
 		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags elevator-share"
-	"stock:cluster:600:icount:cluster"
 	"debug:vng:900:vng:kunit"
 	"debug:debug:1500::load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
@@ -455,7 +454,6 @@ main() {
 			check "packages: a system with systemd, booted three times" tests/boot.sh
 			check "cluster: two servers in two machines" scripts/cluster.sh --check
 		fi
-		check "packages: built, lintian, installed and removed" scripts/deb-test.sh --quick
 	fi
 	if wanted module; then
 		# With KUnit the crate disables lints that its tests violate, so the stock kernel's build

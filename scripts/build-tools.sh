@@ -40,7 +40,9 @@ for name in nrsctl nrs-test; do
 	tool "$programs/$name"
 done
 cargo build "${release[@]}" --package nrs-client --features tokio --examples
-for name in server tokio fallback; do cp "$programs/examples/$name" "$dir/example-$name"; done
+for name in server tokio fallback timeouts; do
+	cp "$programs/examples/$name" "$dir/example-$name"
+done
 c=(gcc -std=gnu11 -O2 -Wall -Wextra -Werror -I "$tree/include/uapi")
 "${c[@]}" -static -o "$dir/example-server-c" "$tree/examples/server.c"
 "${c[@]}" -shared -fPIC -o "$dir/nbdkit-nrs-filter.so" "$tree/examples/nbdkit-nrs-filter.c"

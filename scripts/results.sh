@@ -6,13 +6,14 @@
 # Measures all figures of the manual, and writes them and the pictures into the pages
 # (scripts/figures.py). Takes about three quarters of an hour on two cores. PARTs, default all:
 #
-#   machine    processor and compiler
-#   demo       two users on one device
-#   compare    nrs beside the kernel's schedulers
-#   requests   instructions of a request
-#   decisions  nanoseconds of a decision, and memory
-#   sim        all studies of the simulator, and its speed
-#   cluster    two servers with agents
+#   machine      processor and compiler
+#   demo         two users on one device
+#   compare      nrs beside the kernel's schedulers
+#   requests     instructions of a request
+#   decisions    nanoseconds of a decision, and memory
+#   experiments  ThemisIO's experiments on a disk
+#   sim          all studies of the simulator, and its speed
+#   cluster      two servers with agents
 #
 # Figures of virtual machines and of the simulator do not depend on the load of this host;
 # nanoseconds of decisions do, and the page shows it.
@@ -21,7 +22,7 @@ set -euo pipefail
 case ${1:-} in --help | -h) usage && exit ;; esac
 
 cd "$NRS_TOP"
-[ $# -gt 0 ] || set -- machine demo compare requests decisions sim cluster
+[ $# -gt 0 ] || set -- machine demo compare requests decisions experiments sim cluster
 put() {
 	scripts/figures.py put "$1" "$2" <"$3"
 }
@@ -55,6 +56,13 @@ for part in "$@"; do
 	decisions)
 		scripts/bench.sh --quick decision/
 		put decisions 'scripts/bench.sh --quick decision/' build/bench/decisions.md
+		;;
+	experiments)
+		scripts/vm.sh --kernel stock --icount --name experiments --timeout 1800 -- experiments.sh
+		out=build/vm/experiments/out
+		for name in experiments interference; do
+			put $name 'scripts/results.sh experiments' $out/$name.md
+		done
 		;;
 	sim)
 		scripts/sim.sh --all

@@ -50,9 +50,9 @@ changed() {
 # time.
 short=(
 	"stock:vng:900:vng:load nowait+elevator"
-	"stock:smoke:1800:any:layout ext4 programs nowait meta order-dm unaware dm-life limits\
-		errors hang killed control params rules-configfs wrong switch stats owners cpts chardev\
-		order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
+	"stock:smoke:1800:any:ext4 programs nowait meta order-dm unaware dm-life limits errors hang\
+		killed control params rules-configfs wrong switch stats owners cpts chardev order-user\
+		timeouts-user tbf-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
 		lustre"
 	"stock:figures:1800:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin\
 		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags elevator-share"
@@ -65,7 +65,7 @@ long=(
 	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata\
 		tbf+metadata"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
-	"stock:bands:1800:icount:qbm"
+	"stock:bands:1800:icount:qbm interference"
 	"stock:turns:1500:icount:robin delay health timeouts dead few auto isolation"
 	"stock:cpts:1800:any:cpts programs"
 	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs\
@@ -220,8 +220,8 @@ boot() {
 			how+=(--mem 2048) files+=(--file "$(scripts/trace-tools.sh):/trace")
 		;;
 	esac
-	case " $* " in *" chardev "*)
-		for tool in server server-c tokio fallback; do
+	case " $* " in *" chardev "* | *" timeouts-user "*)
+		for tool in server server-c tokio fallback timeouts; do
 			files+=(--file "build/tools/example-$tool:/bin/example-$tool")
 		done
 		;;

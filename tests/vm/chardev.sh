@@ -309,7 +309,7 @@ try 90 "a server is killed with a long queue" killed
 # The debug kernel's checkers are too slow, and checks that depend on time run without them. The
 # debug kernel has no network, either.
 if [ -z "$debug" ]; then
-	try 120 "a user of the device leaves services to root" crowded
+	long try 120 "a user of the device leaves services to root" crowded
 	try 30 "the example servers, and one with a fallback without nrs" examples
 	long try 60 "clients by network identifier get equal shares" shares
 	long try 60 "a thousand clients" many

@@ -325,6 +325,6 @@ try 40 "refused commands and their reasons" refusals
 try 60 "all settings as one text" whole
 long try 20 "replies are read at any offset" reads
 long try 60 "a plan of 256 KiB" large
-try 60 "several tasks while services are removed" together
+long try 60 "several tasks while services are removed" together
 try 30 "root privileges, and rmmod" rights
 summary

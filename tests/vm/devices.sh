@@ -179,10 +179,10 @@ metadata() {
 	more 0.5 "$((got * 100))" "$((alone * 100))" || fail "alone $alone, beside 16 find $got"
 }
 
-try 40 "two busy devices: shares on each, at full throughput" busy
+long try 40 "two busy devices: shares on each, at full throughput" busy
 dm_only try 60 "shares beside a slow device and one that hangs" troubled
 long try 60 "eight devices, weights 1 to 4" eight
 try 30 "tbf: a rate covers two devices together" rate
-try 30 "high priority on two full devices" urgent
-try 60 "16 find of another user leave a reader half of its throughput" metadata
+long try 30 "high priority on two full devices" urgent
+long try 60 "16 find of another user leave a reader half of its throughput" metadata
 summary

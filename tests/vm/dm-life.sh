@@ -322,7 +322,7 @@ try 60 "suspends during writes" suspends
 try 60 "a suspend ends a throttle" suspends_throttled
 try 60 "credits throttle submitters" held_back
 try 30 "throttled submitters continue when credits rise" credits_rise
-try 30 "requests of throttled submitters fail with their device" lost_meanwhile
+long try 30 "requests of throttled submitters fail with their device" lost_meanwhile
 debug_long try 60 "suspends without flush" suspends --noflush
 debug_long try 60 "new tables under load" reload
 debug_long try 20 "the shown table creates the same device" table_again

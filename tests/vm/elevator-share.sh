@@ -130,7 +130,7 @@ files() {
 }
 
 try 60 "tbf: flushed data of two cgroups keeps their rates within 5 %" limited ''
-try 60 "tbf: so does data of submitters with host names" limited %H
+long try 60 "tbf: so does data of submitters with host names" limited %H
 try 60 "fairshare: flushed data of two cgroups, 1:4 within 5 %" shared 4
 long try 60 "fairshare: flushed data of two cgroups, 1:1 within 5 %" shared 1
 long try 90 "tbf: flushed files of two cgroups keep their rates within 5 %" files

@@ -183,10 +183,10 @@ removals() {
 rounds=$(slow "$(brief 10 100)" "$(brief 4 20)")
 try 120 "$((rounds * 2)) changes of the scheduler while three users write" switches "$rounds"
 count=$(slow "$(brief 20 100)" "$(brief 8 20)")
-try 120 "$count changes of depth and queues while three users write" resizes "$count"
+long try 120 "$count changes of depth and queues while three users write" resizes "$count"
 long try 120 "schedulers, services, depth and queues change at the same time" together \
 	"$(slow 60 10)"
 long try 120 "a CPU goes offline and online while three users write" cpus "$(slow 40 10)"
-try 60 "removal under load and changes of the scheduler" removals \
+long try 60 "removal under load and changes of the scheduler" removals \
 	"$(slow "$(brief 3 20)" "$(brief 1 3)")"
 summary

@@ -300,18 +300,19 @@ stock long try 60 "one request at a time beside a thousand, 256 tags" greedy 256
 stock long try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.6 \
 	--ioengine=io_uring
 stock long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.8
-stock try 60 "one request at a time beside large requests" large 0
+stock long try 60 "one request at a time beside large requests" large 0
 stock long try 60 "one request at a time beside requests that must not merge" large 2
-stock try 60 "one request at a time beside throttled kernel threads" worker
+stock long try 60 "one request at a time beside throttled kernel threads" worker
 stock long try 90 "one request at a time beside 320 throttled cgroups of a user" groups
-stock try 90 "a file system beside buffered writes of a limited cgroup" buffered sequential
+stock long try 90 "a file system beside buffered writes of a limited cgroup" \
+	buffered sequential
 stock long try 90 "a file system beside scattered buffered writes of a limited cgroup" \
 	buffered scattered
-try 60 "deferred requests after changes of the scheduler" changes
+long try 60 "deferred requests after changes of the scheduler" changes
 try 60 "deferred requests of a removed disk" removed
 try 60 "deferred requests of a frozen cgroup" frozen
 stock try 60 "no deferred requests of request-based multipath" multipath
-stock try 60 "no deferred requests beside io.cost" controlled
+stock long try 60 "no deferred requests beside io.cost" controlled
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio
 remarks '^(requests|reads) per second'

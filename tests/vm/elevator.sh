@@ -789,10 +789,10 @@ rooted() {
 try 30 "set and unset; nothing remains" life
 debug_long try 30 "the scheduler's name loads the module" autoload
 try 30 "64 requests at 2 per second: none" freezing scheduler none
-debug_long try 30 "64 requests at 2 per second: mq-deadline" freezing scheduler mq-deadline
-debug_long try 30 "64 requests at 2 per second: nr_requests" freezing resize nr_requests
+long try 30 "64 requests at 2 per second: mq-deadline" freezing scheduler mq-deadline
+long try 30 "64 requests at 2 per second: nr_requests" freezing resize nr_requests
 try 30 "64 requests at 2 per second: two hardware queues" freezing regroup queues
-debug_long try 30 "64 requests at 2 per second: another service" freezing move service
+long try 30 "64 requests at 2 per second: another service" freezing move service
 try 30 "32 requests at 2 per second: their CPU goes offline" offline
 try 20 "requests and bytes equal those of the disk" counted
 try 40 "data: completion in a hard interrupt" data 2 completion_nsec=100000
@@ -804,19 +804,19 @@ try 30 "requests are merged with bios of their submitter only" apart
 try 30 "bad blocks" failing
 try 30 "drains end the suspend of a volume above" above
 try 60 "a new name format applies to running processes" renamed
-debug_long try 20 "refused settings change nothing" wrong
+long try 20 "refused settings change nothing" wrong
 debug_long try 20 "a disk whose name is no valid service name" named
 try 20 "slots follow the number of hardware queues" depth
 if modprobe -nq nvmet-tcp; then
-	try 60 "two NVMe disks connect again with other hardware queues" connected
+	long try 60 "two NVMe disks connect again with other hardware queues" connected
 else
 	echo "# this kernel has no NVMe over TCP: disks with common hardware queues are not tested"
 fi
 try 20 "a configured service keeps its directory" made_before
-try 30 "values set while hardware queues change" exact "$(slow "$(brief 40 200)" 20)"
+long try 30 "values set while hardware queues change" exact "$(slow "$(brief 40 200)" 20)"
 debug_long try 30 "a service is set while the disk is slow" late service other
 try 20 "a device of type nrs in the same service" loop
-try 60 "two disks of one service; a busy disk changes its service" together
+long try 60 "two disks of one service; a busy disk changes its service" together
 try 20 "removal of a busy disk" unplugged busy
 try 30 "removal of unused disks" unused "$(slow 40 5)"
 debug_long try 20 "removal of a disk with throttled requests" unplugged throttled

@@ -190,7 +190,7 @@ told() {
 try 30 "accounts and names agree with statistics; one agent" agree
 try 30 "refusals change nothing" refusals
 try 60 "a factor of 1/4 gives shares of 1:4 within 5 %, and persists" quarter
-try 60 "factors return to one without an agent" lapse
+long try 60 "factors return to one without an agent" lapse
 try 30 "factors return to one on a target without devices" unused
 long try 60 "changed accounts, and the last report of an entity" told
 remarks '^requests:'

@@ -94,6 +94,26 @@ composite() {
 	cp "$(at svc nrs_fairshare_stats)" /out/composite.yaml
 }
 
+# experiment NAME MODE UID:NODES:SHARE...: Verifies the shares of jobs within 1.2 %, the error of
+# the published experiments; each node of a job has a process. Adds a row to /out/experiments.md.
+experiment() {
+	local name=$1 jobs=("${@:3}") want=() i uid nodes share
+	setup 3000 "$2"
+	for i in "${!jobs[@]}"; do
+		IFS=: read -r _ nodes share <<<"${jobs[i]}"
+		client "j$i" /dev/nb0 svc jobid "j$i" size "$nodes"
+		want+=("$share")
+	done
+	for i in "${!jobs[@]}"; do
+		IFS=: read -r uid nodes _ <<<"${jobs[i]}"
+		begin "j$i" "$uid" --numjobs="$nodes"
+	done
+	settle "${want[@]}"
+	shares 5 ended 1.2 "${want[@]}" >/tmp/shares || fail "$(</tmp/shares)"
+	sed -nE "s/^([0-9. ]+) of ([0-9]+), worst error (.*) %$/| $name | \1 | \2 | \3 |/p" \
+		/tmp/shares | tee -a /out/experiments.md
+}
+
 # weigh TEXT: Changes weights.
 weigh() {
 	set_to svc nrs_fairshare_weights "$1"
@@ -140,6 +160,55 @@ weights() {
 	dm message a 0 service nrs_fairshare_weights jobid:job.c:5 jobid:job.b:3,-jobid:job.a
 	sleep 0.2
 	shares 3 ended 2 2 3 5
+}
+
+# Verifies that a job has a share for each network identifier of its clients.
+job_sizes() {
+	setup 3000 size_fair
+	set_to svc nrs_fairshare_size_window_s 2
+	client a /dev/nb0 svc nid 10.0.0.1@tcp jobid one
+	client b /dev/nb0 svc nid 10.0.0.2@tcp jobid one
+	client c /dev/nb0 svc nid 10.0.0.3@tcp jobid two
+	begin a 0
+	begin b 0
+	begin c 0
+	settle 1 1 1
+	wait_for 5 'grep -q "weight: 2" "$(at svc nrs_fairshare_stats)"' ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	sleep 0.2
+	shares 3 ended 3 1 1 1
+}
+
+# Verifies shares by weight with the random draw of the paper.
+drawn() {
+	setup 2000 uid_fair
+	local name
+	for name in a b c; do client $name /dev/nb0 svc; done
+	set_to svc nrs_fairshare_select paper
+	weigh uid:1002:2,uid:1003:3
+	begin a 1001
+	begin b 1002
+	begin c 1003
+	settle 1 1 1
+	shares 6 ended 6 1 2 3
+}
+
+# Verifies FIFO order, and so shares by queue depth, while fewer requests than the threshold are
+# queued.
+opportunities() {
+	setup 3000 uid_fair
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	begin a 1001 --iodepth=64
+	begin b 1002 --iodepth=16
+	settle 1 1
+	shares 2 ended 3 1 1
+	set_to svc nrs_fairshare_opp_threshold 256
+	sleep 0.5
+	shares 3 ended 10 4 1
+	set_to svc nrs_fairshare_opp_threshold 0
+	sleep 0.5
+	shares 2 ended 3 1 1
 }
 
 # device_time UID: Prints the device time of a user so far, us.
@@ -241,6 +310,21 @@ alone() {
 dm_only try 60 \
 	"two groups, four users, eight jobs: each share within 2 % from the second second on" composite
 dm_only long try 90 "weights, within 2 %" weights
+while read -r name; do
+	IFS=, read -r title mode jobs <<<"$name"
+	# shellcheck disable=SC2086 # several jobs
+	dm_only long try 60 "published: $title" experiment "$title" "$mode" $jobs
+done <<'END'
+job-fair: 1 node and 1,jobid_fair,1001:1:1 1002:1:1
+job-fair: 4 nodes and 1,jobid_fair,1001:4:1 1002:1:1
+size-fair: 2 nodes and 1,size_fair,1001:2:2 1002:1:1
+size-fair: 4 nodes and 1,size_fair,1001:4:4 1002:1:1
+size-fair: 8 nodes and 1,size_fair,1001:8:8 1002:1:1
+user-fair: two jobs of a user and one,uid_then_jobid_fair,1001:1:1 1002:1:2 1001:1:1
+END
+dm_only try 60 "a job of two clients has twice the share of a job of one, within 3 %" job_sizes
+dm_only try 60 "select paper: weighted shares within 6 %" drawn
+dm_only try 60 "opp_threshold: shares by queue depth within 10 %, without it equal" opportunities
 long try 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
 long try 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times
 try 60 "arrival and departure: shares within 5 % after two intervals" arrival

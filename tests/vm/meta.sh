@@ -82,6 +82,6 @@ writeback() {
 }
 
 try 60 "a journal commit does not wait in a full queue" journal
-try 60 "swap under a tight limit of memory" swap
+long try 60 "swap under a tight limit of memory" swap
 long try 60 "writeback has no owner" writeback
 summary

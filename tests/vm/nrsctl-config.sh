@@ -307,7 +307,7 @@ load_nrs
 try 60 "a complete file: applied, shown, saved; no change the second time" everything
 try 60 "settings missing in a section have their defaults" by_hand
 try 60 "a refused step: the service is unchanged" refused
-try 180 "policies change under load, no request is lost" load_changes
+long try 180 "policies change under load, no request is lost" load_changes
 try 30 "services and devices missing in all files" prune
 try 60 "devices of a file: created, changed in use, saved" mapped
 summary

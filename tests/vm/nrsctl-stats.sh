@@ -252,7 +252,7 @@ nobody() {
 	wait $exporter || [ $? = 143 ]
 }
 
-try 60 "fairshare: status, exporter over HTTP" share
+long try 60 "fairshare: status, exporter over HTTP" share
 long try 60 "tbf: status, exporter into a file" limit
 long try 60 "qbm: status, exporter" promise
 try 60 "a device that hangs is reported" hung

@@ -130,6 +130,54 @@ client b class=first_come min=24MB/s max=24MB/s"
 	gets 4 2 40 -
 }
 
+# Verifies that clients of first_come keep what the first of them got, that a late one waits with
+# 32 KiB/s, and that it is given its minimum when an earlier one leaves.
+first_come() {
+	setup 4
+	plan "by device
+group all capacity=40MB/s
+default class=first_come min=12MB/s max=12MB/s"
+	local name first=''
+	for name in a b c; do
+		begin $name
+		first=${first:-$loader}
+		until_gets 5 $name 12
+	done
+	begin d
+	wait_for 5 '[ -n "$(of d allocated)" ]'
+	sleep 0.5
+	gets 4 3 12 12 12 0
+	[ "${got[3]}" -gt 0 ] || fail "the late client starves"
+	finish "$first"
+	until_gets 5 d 12
+	sleep 0.5
+	gets 4 2 0 12 12 12
+}
+
+# Verifies that each period a client that uses its bandwidth asks for 30 % more, and that one that
+# uses less than 60 % returns a tenth.
+adjusted() {
+	setup 2
+	plan "by device
+tune slow=3s
+group all capacity=40MB/s
+client a class=fair_share min=8MB/s max=30MB/s
+client b class=low_share min=8MB/s max=8MB/s"
+	begin a
+	begin b --iodepth=1 --rate=2m
+	wait_for 5 '[ -n "$(of a allocated)" ] && [ -n "$(of b allocated)" ]'
+	[ "$(of a allocated)" = $((8 * MB)) ] && [ "$(of b allocated)" = $((8 * MB)) ] ||
+		fail "$(cat "$(at svc nrs_qbm_status)")"
+	until_gets 4 a 10
+	within 1 "$(of a allocated)" $((8 * MB * 13 / 10))
+	within 1 "$(of b allocated)" $((8 * MB * 9 / 10))
+	until_gets 15 a 29
+	sleep 0.5
+	gets 4 2 30 2.097
+	local least=$((8 * MB * 9 * 9 * 9 / 1000))
+	[ "$(of b allocated)" -le $least ] || fail "b keeps $(of b allocated)"
+}
+
 # regular SECONDS: Sets $rate_a and $rate_b to the throughput of a and b, bytes/s.
 regular() {
 	gather "$1" bytes
@@ -227,7 +275,9 @@ client b class=low_share min=10MB/s"
 long try 60 "nrsctl measure proposes a group" measured
 try 60 "four of 300 in 1000, fair share: 250 each" fair_share
 try 60 "steal and return" against
-try 120 "a mover beside an unregulated client" mover
+try 60 "first_come: a late client waits, and follows one that leaves" first_come
+try 60 "bandwidth is raised and lowered by use" adjusted
+long try 120 "a mover beside an unregulated client" mover
 long try 60 "one client on two devices and in both priorities" identities
 remarks '^(regular|back)'
 summary

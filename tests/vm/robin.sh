@@ -183,10 +183,33 @@ hints() {
 	within 10 "${got[2]}" "${got[3]}" || fail "cgroups: ${got[*]}"
 }
 
+# Verifies that write hints pass through a device of type nrs: the disk below it tells streams
+# apart.
+hints_below() {
+	module
+	slow_lower nb0 4000000 size=1024
+	scheduled nb0 low
+	echo 1024 >/sys/block/nb0/queue/nr_requests
+	echo 8 >"$(at low slots)"
+	set_to low nrs_orr_supported reads_and_writes
+	set_to low nrs_orr_quantum 8
+	policy low orr
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	echo 1024 >"$(at svc slots)"
+	begin a --rw=randwrite --write_hint=short --iodepth=48
+	begin b --rw=randwrite --write_hint=extreme --iodepth=48 --numjobs=4
+	wait_for 30 "grep -q ' held: 2' $(at low clients)" || fail "$(cat "$(at low clients)")"
+	gather 0.5 ended
+	gather 3 ended
+	within 10 "${got[0]}" "${got[1]}" || fail "${got[*]}"
+}
+
 dm_only try 30 "crrn: clients get equal shares at any queue depth" crrn
 dm_only long try 40 "crrn: a client that returns" away
 long try 60 "trr: targets get equal shares at any queue depth" trr
 try 60 "orr: batches in the order of offsets" orr
 remarks '^(ended|[0-9-]+ of)'
-try 60 "orr: streams of write hints and of cgroups" hints
+long try 60 "orr: streams of write hints and of cgroups" hints
+dm_only try 60 "write hints reach the disk below" hints_below
 summary

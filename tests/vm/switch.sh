@@ -68,6 +68,6 @@ switching() {
 		fail "$(cat "$(at svc nrs_policies)")"
 }
 
-count=$(slow "$(brief 40 200)" "$(brief 20 65)")
+count=$(slow "$(brief 16 200)" "$(brief 20 65)")
 try 120 "$count changes while three users write, all policies" switching "$count"
 summary

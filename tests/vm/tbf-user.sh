@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Rates of tbf by network identifier, which block devices do not have; with /dev/nrs.
+# Rates of tbf by what block devices do not have, and high priority; with /dev/nrs.
 . /tests/nrs.sh
 
 # limited TYPE RULES CLIENT...: Loads a service with a policy and rules, one per line, by clients
@@ -42,5 +42,42 @@ by_nid() {
 		other=+:nid=2001:db8::7@tcp
 }
 
+# Verifies metadata operations beside data.
+by_operation() {
+	limited 'tbf opcode' '
+		start meta opcode={mds_reint mds_getattr} rate=40
+		start close opcode={mds_close} rate=20' \
+		one=40:opcode=mds_reint two=40:opcode=mds_getattr three=20:opcode=mds_close \
+		data=+:opcode=ost_write
+}
+
+# Verifies node maps, alone and with an operation.
+by_node_map() {
+	limited 'tbf nodemap+opcode' '
+		start any nodemap={7 8 9} rate=20
+		start some nodemap={7}&opcode={ost_read} rate=40' \
+		one=40:nodemap=7,opcode=ost_read two=20:nodemap=7,opcode=ost_write \
+		three=20:nodemap=9 other=+:nodemap=10
+}
+
+# Verifies that requests of high priority overtake the others, and leave them a part.
+priority() {
+	module
+	mkdir /sys/kernel/config/nrs/svc
+	policy svc fifo
+	echo 4 >"$(at svc slots)"
+	nrs-test load --service svc --seconds 6 --warmup 1 --busy 4000 \
+		--client name=high,depth=64,priority=high --client name=low,depth=64 >/tmp/load.json
+	local high low
+	high=$(of_load /tmp/load.json high served) low=$(of_load /tmp/load.json low served)
+	say "high $high, regular $low"
+	# high_priority_ratio is 10, and one of four slots is reserved.
+	more 5 "$high" "$low" && more 1 $((low * 15)) "$high"
+	rmdir /sys/kernel/config/nrs/svc
+}
+
+try 60 "limits by operation" by_operation
+try 60 "limits by node map, and operation" by_node_map
+try 60 "high priority beside regular requests" priority
 long try 60 "limits by network identifier" by_nid
 summary

@@ -283,7 +283,7 @@ two_heads() {
 
 try 60 "uid, gid, opcode: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
-try 60 "a request counts once, whatever its size" sizes
+long try 60 "a request counts once, whatever its size" sizes
 long try 60 "jobid: cgroups, with wildcards" jobid
 try 60 "cgroups by number: rates and shares" cgroups
 try 60 "changes take effect on queued requests at once" changes

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs: deadlines, early replies and recovery. Needs nrs-test (scripts/build-tools.sh).
+# /dev/nrs: deadlines, early replies and recovery. Needs nrs-test and the example timeouts
+# (scripts/build-tools.sh).
 . /tests/nrs.sh
 
 # gone: Waits until all services are removed.
@@ -58,9 +59,59 @@ counters() {
 	gone early
 }
 
+# clients COUNT SECONDS: Runs clients, and sets $said to their result.
+clients() {
+	said=$(example-timeouts clients "$1" "$2")
+	say "$1 clients: $said"
+}
+
+# number NAME: Prints a number of the result.
+number() {
+	sed -n "s/.*$1:* \([0-9]*\).*/\1/p" <<<"$said"
+}
+
+# Verifies that clients in another program than their server wait long enough while the server is
+# slow, and notice within their timeout that the server was killed.
+two_programs() {
+	module
+	ip link set lo up
+	example-timeouts server 100 &
+	local server=$! word said
+	wait_for 10 '[ -e "$(at timeouts at_min)" ] && grep -q ":1E62 " /proc/net/udp' ||
+		fail "no server"
+	for word in at_early_margin=1 at_min=1 at_increment=1 at_history=8 at_initial=1; do
+		set_to timeouts "${word%=*}" "${word#*=}"
+	done
+	clients 1 3
+	[ "$(number replies)" -ge 10 ]
+	[ "$(number 'early replies')" = 0 ]
+	[ "$(number 'false timeouts')" = 0 ]
+	[ "$(number timeout)" -lt 2500 ]
+	# The queue is longer than the timeout that clients state at first.
+	clients 24 10
+	[ "$(number longest)" -ge 2250 ]
+	[ "$(number 'early replies')" -ge 1 ]
+	[ "$(number 'false timeouts')" = 0 ]
+	[ "$(number timeout)" -ge 3500 ]
+	clients 2 60 >/tmp/clients &
+	local asking=$!
+	sleep 2
+	kill -KILL $server
+	wait $server || true
+	wait $asking
+	said=$(</tmp/clients)
+	say "$said"
+	[ "$(number 'noticed after')" -le $(($(number timeout) + 500)) ] &&
+		[ "$(number timeout)" -le 5000 ]
+	gone timeouts
+}
+
 try 30 "early replies are in time, and end with the limit" part early
 try 30 "a server reports that it is busy" part busy
 if [ -z "$debug" ]; then
+	# The debug kernel has no network.
+	try 60 "two programs: no false timeout of a slow server, and a killed one is noticed" \
+		two_programs
 	long try 90 "65,536 requests are queued while all slots are busy" part crowd
 	long try 120 "throttled requests do not expire" part rate
 fi

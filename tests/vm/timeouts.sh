@@ -331,8 +331,8 @@ long try 120 "a busy device is not lost" busy
 try 60 "a discard may exceed the timeout" discarded
 try 120 "a device that hangs is given up, and recovers" dead
 long try 120 "a loaded device is not lost" loaded
-try 90 "queued requests fail, if so configured" failing
-try 60 "a write after a refused flush flushes the cache" flush_owed
+long try 90 "queued requests fail, if so configured" failing
+long try 60 "a write after a refused flush flushes the cache" flush_owed
 long try 120 "throttled requests are not late" kept
 long try 90 "suspended and removed while given up" leaving
 remarks '^(given up after|the estimate fell|slow:)'

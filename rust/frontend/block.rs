@@ -8,6 +8,8 @@
 //! - *Client*: a block device in a service ([`BlockClient`]).
 //! - *Traits*: operation and range of a request, and permissions for its treatment.
 
+use core::net::IpAddr;
+
 use kernel::time::{delay::fsleep, Delta};
 
 use crate::{
@@ -18,7 +20,7 @@ use crate::{
         attr::{Attrs, Id, Opcode, Priority, Stream},
         item::{Cost, Item},
         jobid::{JobId, Source, Template},
-        nid::Nid,
+        nid::{Address, Net, Nid},
         order::Relation,
         parameters::service::Level,
         partition::admit::AdmissionOutcome,
@@ -35,6 +37,15 @@ use crate::{
 /// Maximum number of drains of a device whose requests must end, 4 ms apart. Requests that arrive
 /// meanwhile bypass the queue.
 const DRAINS_MAX: u32 = 250;
+
+/// Returns the network identifier of a client of the NFS server.
+fn nid_of(address: IpAddr) -> Option<Nid> {
+    let address = match address {
+        IpAddr::V4(v4) => Address::V4(v4.octets()),
+        IpAddr::V6(v6) => Address::V6(v6.octets()),
+    };
+    Nid::new(Net::Tcp, 0, address).ok()
+}
 
 /// Parses the format of job identifiers. Blanks are rejected, because the text that `dmsetup table`
 /// shows and `dmsetup load` reads cannot have any. libdevmapper escapes backslashes for the kernel,
@@ -83,9 +94,9 @@ impl ClientNaming {
         self.template.uses_cgroup() || self.template.uses_host()
     }
 
-    /// Returns the job identifier of the submitter with the identity `whose`. For an anonymous
-    /// submitter, only the cgroup of the request can name the job.
-    fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId) -> JobId {
+    /// Returns the job identifier of the submitter with the identity `whose` and the user `uid`.
+    /// For an anonymous submitter, only the cgroup of the request can name the job and the user.
+    fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId, uid: Option<u32>) -> JobId {
         let template = &self.template;
         let unknown = whose.owner.is_none();
         let (mut cgroup, mut host) = ([0; 64], [0; 65]);
@@ -94,12 +105,12 @@ impl ClientNaming {
         } else {
             None
         };
-        if unknown && cgroup.is_none() {
+        if uid.is_none() && cgroup.is_none() {
             return JobId::ABSENT;
         }
         template.expand(&Source {
             comm: &if unknown { [0; 16] } else { whose.comm },
-            uid: whose.owner.map(|(uid, _)| uid),
+            uid,
             gid: whose.owner.map(|(_, gid)| gid),
             pid: whose.pid,
             host: if template.uses_host() {
@@ -260,7 +271,10 @@ impl BlockClient {
             .load()
             .count_operation(traits.cpu, traits.opcode);
         if who.is_anonymous() {
-            self.client().load().count_anonymous(traits.cpu);
+            match who.cgroup() {
+                Some(_) => self.client().load().count_by_cgroup(traits.cpu),
+                None => self.client().load().count_anonymous(traits.cpu),
+            }
         }
         let dispatch = self.service().dispatch();
         let target = self.target();
@@ -335,15 +349,17 @@ impl BlockClient {
         let whose = who.whose(true, true);
         let (uid, gid) = match whose.owner {
             Some((uid, gid)) => (Id::new(uid), Id::new(gid)),
-            None => (Id::ABSENT, Id::ABSENT),
+            None => (who.slice_user().map_or(Id::ABSENT, Id::new), Id::ABSENT),
         };
+        let jobid = || naming.jobid(who, &whose, uid.get());
         Attrs {
-            nid: naming.nid,
-            jobid: naming.jobid.unwrap_or_else(|| naming.jobid(who, &whose)),
+            nid: naming.nid.or_else(|| whose.client.and_then(nid_of)),
+            jobid: naming.jobid.unwrap_or_else(jobid),
             uid,
             gid,
             // The low half distinguishes cgroups.
             cgroup: whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32)),
+            by_cgroup: whose.owner.is_none(),
             opcode: traits.opcode,
             client: self.client().serial(),
             target: self.target().number(),
@@ -372,10 +388,10 @@ impl BlockClient {
         let SubmitterId {
             comm,
             owner,
+            client,
             pid,
             cgroup,
         } = who.whose(template.uses_pid(), by_cgroup);
-        let comm = u128::from_le_bytes(comm);
         let (uid, gid) = owner.unwrap_or_default();
         // Process ids have 22 bits.
         let pid = naming.generation << 22 ^ pid;
@@ -383,6 +399,20 @@ impl BlockClient {
             // The cgroup identifies the stream as well.
             Some(cgroup) if by_stream => cgroup,
             _ => cgroup.unwrap_or(0) ^ naming.stream.of(traits.stream.number(), || None) << 40,
+        };
+        // The last byte of a name is NUL.
+        let (comm, detail) = match client {
+            None => (u128::from_le_bytes(comm), detail),
+            Some(address) => {
+                let address = match address {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(v6) => v6.to_bits(),
+                };
+                (
+                    address | 0xff << 120,
+                    detail ^ (address >> 120 << 32) as u64,
+                )
+            }
         };
         [
             u64::from(self.client().serial()) << 32 | u64::from(pid),

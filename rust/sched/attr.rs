@@ -3,14 +3,16 @@
 //! Attributes of a request.
 
 mod opcode;
+mod slice;
 mod stream;
 
-use crate::sched::{jobid::JobId, nid::Nid};
+use crate::sched::{jobid::JobId, key::Field, nid::Nid};
 
 /// Maximum size of a job, nodes.
 pub const SIZE_MAX: u32 = 4096;
 
 pub use opcode::Opcode;
+pub use slice::slice_user;
 pub use stream::Stream;
 
 /// Numeric identity that may be absent; absent differs from 0.
@@ -67,6 +69,8 @@ pub struct Attrs {
     pub nodemap: Id,
     /// Low half of the id of the cgroup on the unified hierarchy; unique among existing cgroups.
     pub cgroup: Id,
+    /// True if no task's identities are known, and the cgroup stands for those that are absent.
+    pub by_cgroup: bool,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
     /// Number of the front end's client in its service; 0: unknown.
@@ -89,6 +93,15 @@ pub struct Attrs {
 }
 
 impl Attrs {
+    /// Returns the cgroup that stands for the absent value of `field`, if one does.
+    pub const fn stand_in(&self, field: Field) -> Option<u32> {
+        if self.by_cgroup && matches!(field, Field::Uid | Field::Gid | Field::Jobid) {
+            self.cgroup.get()
+        } else {
+            None
+        }
+    }
+
     /// Attributes of an empty read without identities, as a base where little is known.
     pub const UNKNOWN: Self = Self {
         nid: None,
@@ -98,6 +111,7 @@ impl Attrs {
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
         cgroup: Id::ABSENT,
+        by_cgroup: false,
         opcode: Opcode::OST_READ,
         client: 0,
         target: 0,

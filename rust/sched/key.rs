@@ -93,7 +93,8 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns the value of `field` in `attrs`.
+    /// Returns the value of `field` in `attrs`. The cgroup stands for an absent identity of a task
+    /// if no task is known.
     pub fn of(field: Field, attrs: &Attrs) -> Self {
         let key = match field {
             Field::Jobid if attrs.jobid.is_empty() => None,
@@ -107,7 +108,8 @@ impl Key {
             Field::Nodemap => attrs.nodemap.get().map(Self::Nodemap),
             Field::Cgroup => attrs.cgroup.get().map(Self::Cgroup),
         };
-        key.unwrap_or(Self::Absent(field))
+        key.or_else(|| Some(Self::Cgroup(attrs.stand_in(field)?)))
+            .unwrap_or(Self::Absent(field))
     }
 
     /// Returns the field of the value; `None` for the default class.
@@ -304,6 +306,25 @@ mod tests {
             length: 4096,
             ..Attrs::UNKNOWN
         }
+    }
+
+    /// Verifies that the cgroup stands for the identities of a task that is not known, and for no
+    /// other field.
+    #[test]
+    fn a_cgroup_stands_for_an_unknown_task() {
+        let mut attrs = attrs();
+        attrs.cgroup = Id::new(7);
+        assert_eq!(Key::of(Field::Uid, &attrs), Key::Absent(Field::Uid));
+        attrs.by_cgroup = true;
+        for field in Field::ALL {
+            let wanted = match field {
+                Field::Uid | Field::Gid | Field::Jobid | Field::Cgroup => Key::Cgroup(7),
+                _ => Key::Absent(field),
+            };
+            assert_eq!(Key::of(field, &attrs), wanted);
+        }
+        attrs.uid = Id::new(1000);
+        assert_eq!(Key::of(Field::Uid, &attrs), Key::Uid(1000));
     }
 
     #[test]

@@ -223,6 +223,8 @@ stats! {
             "Requests dispatched without queueing";
         anonymous: Counter Plain "nrs_client_anonymous_requests_total"
             "Requests without a known owner";
+        by_cgroup: Counter Plain "nrs_client_cgroup_requests_total"
+            "Requests whose owner is known by the cgroup";
         ost_read: Counter Plain "nrs_client_operations_total"{operation="read"} "Reads";
         ost_write: Counter Plain "nrs_client_operations_total"{operation="write"} "Writes";
         ost_punch: Counter Plain "nrs_client_operations_total"{operation="punch"} "Punches";

@@ -12,6 +12,7 @@
 #include <linux/fs.h>
 #include <linux/irqflags.h>
 #include <linux/kernfs.h>
+#include <linux/kthread.h>
 #include <linux/pagemap.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
@@ -20,6 +21,9 @@
 #include <linux/sched/mm.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
+#if IS_ENABLED(CONFIG_SUNRPC)
+#include <linux/sunrpc/svc.h>
+#endif
 #include <linux/topology.h>
 #include <linux/utsname.h>
 
@@ -145,6 +149,31 @@ int nrs_current_cgroup_name(char *buf, size_t len)
 	return ret;
 }
 
+unsigned int nrs_nfs_client(u8 *address)
+{
+#if IS_ENABLED(CONFIG_SUNRPC)
+	const struct svc_rqst *request;
+	const struct sockaddr *from;
+
+	/* Only the kernel names its threads. */
+	if (!(current->flags & PF_KTHREAD) || strcmp(current->comm, "nfsd"))
+		return 0;
+	request = kthread_data(current);
+	if (!request || request->rq_task != current)
+		return 0;
+	from = svc_addr(request);
+	if (from->sa_family == AF_INET) {
+		memcpy(address, &svc_addr_in(request)->sin_addr, 4);
+		return 4;
+	}
+	if (from->sa_family == AF_INET6) {
+		memcpy(address, &svc_addr_in6(request)->sin6_addr, 16);
+		return 16;
+	}
+#endif
+	return 0;
+}
+
 bool nrs_can_hold_back(void)
 {
 	const unsigned int bound = PF_MEMALLOC | PF_MEMALLOC_NOFS | PF_MEMALLOC_NOIO;
@@ -180,9 +209,8 @@ u64 nrs_bio_cgroup(struct bio *bio)
 	return cgroup ? cgroup_id(cgroup) : 0;
 }
 
-int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len)
+static int nrs_name_of(struct cgroup *cgroup, char *buf, size_t len)
 {
-	struct cgroup *cgroup = nrs_cgroup_of(bio);
 	int ret = -ENODATA;
 
 	if (cgroup) {
@@ -191,6 +219,31 @@ int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len)
 		rcu_read_unlock();
 	}
 	return ret;
+}
+
+int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len)
+{
+	return nrs_name_of(nrs_cgroup_of(bio), buf, len);
+}
+
+int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len)
+{
+	struct cgroup *cgroup = nrs_cgroup_of(bio);
+
+	return nrs_name_of(cgroup ? cgroup_ancestor(cgroup, level) : NULL, buf, len);
+}
+
+bool nrs_bio_is_foreign(struct bio *bio)
+{
+	struct cgroup *cgroup = nrs_cgroup_of(bio);
+	bool foreign = false;
+
+	if (cgroup) {
+		rcu_read_lock();
+		foreign = !cgroup_is_descendant(task_dfl_cgroup(current), cgroup);
+		rcu_read_unlock();
+	}
+	return foreign;
 }
 
 int nrs_hostname(char *buf, size_t len)

@@ -73,6 +73,21 @@ u64 nrs_bio_cgroup(struct bio *bio);
 int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len);
 
 /*
+ * Copies the component of the path of that cgroup at @level, 1 below the root; returns its length
+ * or a negative errno: -ENODATA if there is none, -E2BIG if it was truncated.
+ */
+int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len);
+
+/* Returns true if @bio is charged to a cgroup below the root that the running task is not in. */
+bool nrs_bio_is_foreign(struct bio *bio);
+
+/*
+ * Copies the IPv4 or IPv6 address of the client for whom the running thread of the kernel's NFS
+ * server works; returns its length, or 0 if the task is no such thread.
+ */
+unsigned int nrs_nfs_client(u8 *address);
+
+/*
  * Returns true if the running task can be throttled. Such a task is in no transaction of a file
  * system and reclaims no memory. It has no other bios to submit first, here or in a device stacked
  * on this one.

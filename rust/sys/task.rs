@@ -18,11 +18,16 @@
 //! | `exit_notify` | once reaped: `signal`, `sighand`, pid links; the number `tgid` stays | none |
 //! | the task is freed | credentials, `comm`, flags, the cgroup | [`Submitter`] |
 
-use core::{marker::PhantomData, ptr};
+use core::{
+    marker::PhantomData,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ptr,
+};
 
 use kernel::{bindings, prelude::*};
 
 use super::{atomic::Hint, bio::BioView, raw};
+use crate::sched::attr::slice_user;
 
 /// The running task, and the cgroup for which a request is made. Each attribute is read when it is
 /// needed. While a worker submits a deferred bio, the submitter is that of the bio.
@@ -46,11 +51,13 @@ pub(crate) struct Submitter<'a> {
 pub(crate) struct SubmitterId {
     /// Executable name, padded with NUL.
     pub(crate) comm: [u8; 16],
-    /// User and group from [`Submitter::owner`].
+    /// User and group from [`Submitter::owner`]; without them, the cgroup owns the request.
     pub(crate) owner: Option<(u32, u32)>,
+    /// Address from [`Submitter::nfs_client`].
+    pub(crate) client: Option<IpAddr>,
     /// Thread group id; 0 if not requested.
     pub(crate) pid: u32,
-    /// Cgroup from [`Submitter::cgroup`]; `None` also if not requested.
+    /// Cgroup from [`Submitter::cgroup`]; `None` also if not requested and not the owner.
     pub(crate) cgroup: Option<u64>,
 }
 
@@ -161,13 +168,24 @@ impl<'a> Submitter<'a> {
         self.flags & bindings::PF_KTHREAD != 0
     }
 
-    /// Returns true for a kernel thread with its own credentials, which do not identify the user
-    /// for whom it works.
+    /// Returns true if the submitter does not identify the user of the request: a kernel thread
+    /// with its own credentials, or a task that writes data of a cgroup which it is not in, as
+    /// `sync` does.
     pub(crate) fn is_anonymous(&self) -> bool {
         match self.recorded() {
             Some(record) => record.whose.owner.is_none(),
-            None => self.works_for_no_user(),
+            None => self.works_for_no_user() || self.is_foreign_write(),
         }
+    }
+
+    /// Returns true if the running task writes data that is charged to a cgroup which the task is
+    /// not in. A task reads for itself, and a kernel thread is in the root.
+    fn is_foreign_write(&self) -> bool {
+        if self.bio.is_null() || self.is_kthread() {
+            return false;
+        }
+        // SAFETY: By the type invariant.
+        unsafe { !BioView::new(self.bio).is_read() && raw::nrs_bio_is_foreign(self.bio) }
     }
 
     /// Returns true if the running task is a kernel thread with its own credentials.
@@ -210,17 +228,43 @@ impl<'a> Submitter<'a> {
         }
     }
 
+    /// Returns the address of the client for whom a thread of the kernel's NFS server works; an
+    /// IPv4 address if an IPv6 address embeds one.
+    fn nfs_client(&self) -> Option<IpAddr> {
+        if !self.is_kthread() {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        // SAFETY: `bytes` has room for each address.
+        let len = unsafe { raw::nrs_nfs_client(bytes.as_mut_ptr()) };
+        match (len, bytes) {
+            (4, [a, b, c, d, ..]) => Some(Ipv4Addr::new(a, b, c, d).into()),
+            (16, bytes) => Some(Ipv6Addr::from(bytes).to_canonical()),
+            _ => None,
+        }
+    }
+
     /// Returns the thread group id.
     pub(crate) fn pid(&self) -> u32 {
         // SAFETY: By the type invariant this task runs.
         unsafe { (*self.task).tgid.unsigned_abs() }
     }
 
-    /// Returns the executable name, padded with NUL.
+    /// Returns the executable name, padded with NUL: the name of the thread, or for a worker that
+    /// the kernel has started in a process, as for io_uring and vhost, that of the process.
     fn comm(&self) -> [u8; 16] {
-        // SAFETY: By the type invariant this task runs; the name is always NUL-terminated within
-        // its array, and a torn read only yields a mixed name.
-        unsafe { (*self.task).comm }
+        let is_worker = self.flags & (bindings::PF_IO_WORKER | bindings::PF_USER_WORKER) != 0;
+        // SAFETY: By the type invariant this task runs, so the leader of its thread group is not
+        // released; the name is always NUL-terminated within its array, and a torn read only
+        // yields a mixed name.
+        unsafe {
+            let named = if is_worker {
+                (*self.task).group_leader
+            } else {
+                self.task.cast_mut()
+            };
+            (*named).comm
+        }
     }
 
     /// Returns the attributes of the submitter, with the process if `pid` and the cgroup if
@@ -231,15 +275,21 @@ impl<'a> Submitter<'a> {
             let whose = &record.whose;
             return SubmitterId {
                 pid: if pid { whose.pid } else { 0 },
-                cgroup: whose.cgroup.filter(|_| cgroup),
+                cgroup: whose.cgroup.filter(|_| cgroup || whose.owner.is_none()),
                 ..*whose
             };
         }
+        let owner = self.owner();
         SubmitterId {
             comm: self.comm(),
-            owner: self.owner(),
+            owner,
+            client: self.nfs_client(),
             pid: if pid { self.pid() } else { 0 },
-            cgroup: if cgroup { self.cgroup() } else { None },
+            cgroup: if cgroup || owner.is_none() {
+                self.cgroup()
+            } else {
+                None
+            },
         }
     }
 
@@ -262,6 +312,24 @@ impl<'a> Submitter<'a> {
         }
         // SAFETY: Always safe to call from task context.
         Some(unsafe { raw::nrs_current_cgroup() })
+    }
+
+    /// Returns the user whose slice of systemd the request is charged to. Both cgroups that name
+    /// the slice belong to root.
+    #[cold]
+    pub(crate) fn slice_user(&self) -> Option<u32> {
+        if self.bio.is_null() {
+            return None;
+        }
+        let (mut top, mut slice) = ([0; 16], [0; 32]);
+        let name = |level: i32, buf: &mut [u8]| {
+            let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
+            // SAFETY: By the type invariant, and `buf` is valid for its length.
+            let len = unsafe { raw::nrs_bio_cgroup_part(self.bio, level, text, size) };
+            usize::try_from(len).ok()
+        };
+        let (top_len, slice_len) = (name(1, &mut top)?, name(2, &mut slice)?);
+        slice_user(top.get(..top_len)?, slice.get(..slice_len)?)
     }
 
     /// Returns the last component of the path of the cgroup of [`Self::cgroup`], at most 63 bytes;

@@ -51,13 +51,17 @@ overlaid() {
 	umount /mnt/both
 }
 
-# Verifies that io_uring threads have the credentials of their task.
+# Verifies that io_uring threads have the credentials of their task, and are in its job.
 ringed() {
 	setup
 	load a as=2002 --ioengine=io_uring --force_async=1 --number_ios=256 >/dev/null
 	[ "$(served 2002)" -ge 256 ] || fail "uid 2002: $(served 2002) requests"
 	load a as=2012 --ioengine=io_uring --sqthread_poll=1 --number_ios=256 >/dev/null
 	[ "$(served 2012)" -ge 256 ] || fail "uid 2012: $(served 2012) requests"
+	policy svc 'fairshare jobid_fair'
+	load a as=2014 --ioengine=io_uring --force_async=1 --number_ios=256 >/dev/null
+	load a as=2014 --ioengine=io_uring --sqthread_poll=1 --number_ios=256 >/dev/null
+	[ "$(served fio.2014 jobid)" -ge 512 ] || fail "$(dispatched)"
 }
 
 # Verifies a user namespace, which has other numbers.
@@ -164,13 +168,14 @@ dispatched() {
 }
 
 # belongs ENTITY COMMAND...: Verifies that most requests of the command belong to the entity; for
-# one without a user, that the client counts them as anonymous.
+# one without a user, that the client counts them as anonymous, or as known by their cgroup.
 belongs() {
-	local want=$1 who count anonymous
+	local want=$1 who count kind='' before
 	shift
+	case $want in uid:absent*) kind=anonymous ;; cgroup:*) kind=by_cgroup ;; esac
 	sync
 	dispatched >/tmp/dispatched
-	anonymous=$(counter a anonymous)
+	before=$(counter a "${kind:-held}")
 	"$@"
 	read -r who count < <(dispatched | awk '
 		FILENAME != "-" { before[$1] = $2; next }
@@ -178,8 +183,8 @@ belongs() {
 		END { print who, n }' /tmp/dispatched -)
 	say "$*: $count requests of $who"
 	[ "$who" = "\"$want\"" ] || fail "not $want: $(dispatched)"
-	[[ $want != uid:absent* ]] || [ $(($(counter a anonymous) - anonymous)) -ge "$count" ] ||
-		fail "anonymous: $anonymous before, $(counter a anonymous) after"
+	[ -z "$kind" ] || [ $(($(counter a $kind) - before)) -ge "$count" ] ||
+		fail "$kind: $before before, $(counter a $kind) after"
 }
 
 # flushed COMMAND...: Runs a command, and lets the kernel write all dirty data back; sync would
@@ -208,7 +213,8 @@ changes() {
 
 # grouped: Creates the client a of the service svc, and cgroups of the users 2007 and 2008. Sets
 # $user and $other to these users' entities; $none to the one without owner; and $thread to the one
-# of a kernel thread that works for the first user's cgroup, which only the I/O scheduler knows.
+# of a kernel thread that works for the first user's cgroup, which only the I/O scheduler knows. If
+# the other user writes data of that cgroup, the I/O scheduler charges the cgroup.
 grouped() {
 	module
 	lower nb0 memory_backed=1
@@ -217,8 +223,7 @@ grouped() {
 	mkdir -p /sys/fs/cgroup/test.{2007,2008}
 	local group
 	group=cgroup:$(stat -c %i /sys/fs/cgroup/test.2007)
-	user=uid:2007/$group none=uid:absent/cgroup:absent thread=uid:absent/$group
-	other=uid:2008/$group
+	user=uid:2007/$group none=uid:absent/cgroup:absent thread=$group/$group other=$thread
 	[ "$front" != dm ] || thread=$none other=uid:2008/cgroup:$(stat -c %i /sys/fs/cgroup/test.2008)
 }
 
@@ -271,8 +276,7 @@ between() {
 	belongs "$user" in_group 2007 writes /dev/mapper/origin
 	dm_remove snap
 	dm_remove origin
-	losetup --direct-io=on /dev/loop0 ${m}0
-	chmod 666 /dev/loop0
+	looped ${m}0
 	belongs "$thread" in_group 2007 reads /dev/loop0
 	belongs "$thread" in_group 2007 writes /dev/loop0
 	losetup -d /dev/loop0
@@ -301,6 +305,93 @@ cached() {
 	umount /mnt/a
 }
 
+# looped FILE: Makes the loop device /dev/loop0, without the page cache.
+looped() {
+	modprobe loop
+	losetup --direct-io=on /dev/loop0 "$1"
+	chmod 666 /dev/loop0
+}
+
+# slices UID...: Makes the slices that systemd makes for these users.
+slices() {
+	local dir=/sys/fs/cgroup/user.slice uid
+	# The kernel may keep a cgroup whose pages are still in the cache.
+	trap 'for dir in $(find /sys/fs/cgroup/user.slice -depth -type d); do rmdir "$dir"; done' EXIT
+	mkdir $dir
+	echo '+io +memory' >$dir/cgroup.subtree_control
+	for uid; do
+		mkdir $dir/user-"$uid".slice
+		echo '+io +memory' >$dir/user-"$uid".slice/cgroup.subtree_control
+		mkdir $dir/user-"$uid".slice/session.scope
+	done
+}
+
+# in_slice UID COMMAND...: Runs a command as that user, in a session of that user.
+in_slice() {
+	bash -c 'echo $$ >"$1" && shift && exec "$@"' - \
+		"/sys/fs/cgroup/user.slice/user-$1.slice/session.scope/cgroup.procs" \
+		setpriv --reuid "$1" --clear-groups "${@:2}"
+}
+
+# handed_on: Lets user 2008 write a page of a file that user 2007 has changed, and then all of it.
+handed_on() {
+	in_slice 2007 "${how[@]}" changes /mnt/a/file
+	in_slice 2008 dd if=/dev/zero of=/mnt/a/file bs=4k count=1 conv=notrunc,fsync 2>/dev/null
+}
+
+# Verifies the user of a slice of systemd, where only the cgroup is known: kernel threads of a loop
+# device, and writeback, by a flusher or by the fsync of another user.
+sliced() {
+	local front=elevator how=(bash -c "$(declare -f reads writes changes)"$'\n"$@"' -)
+	slices 2007 2008
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	looped /dev/mapper/a
+	belongs uid:2007 in_slice 2007 "${how[@]}" writes /dev/loop0
+	belongs uid:2007 in_slice 2007 "${how[@]}" reads /dev/loop0
+	[ "$(counter a by_cgroup)" -ge 512 ] || fail "$(status)"
+	losetup -d /dev/loop0
+	mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	dd if=/dev/zero of=/mnt/a/file bs=64k count=16 conv=fsync 2>/dev/null
+	chmod 666 /mnt/a/file
+	umount /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	belongs uid:2007 flushed in_slice 2007 "${how[@]}" changes /mnt/a/file
+	belongs uid:2007 handed_on
+	umount /mnt/a
+}
+
+# Verifies shares of users beneath a loop device, whose kernel thread submits all requests: one
+# process beside 32 has a third, which is all that it can use.
+beneath() {
+	local front=elevator one two
+	slices 2001 2002
+	module
+	slow_lower nb0 8000000 memory_backed=1
+	client a /dev/nb0 svc
+	looped /dev/mapper/a
+	echo 1 >"$(at svc slots)"
+	policy svc 'fairshare uid_fair'
+	local how=(fio --filename=/dev/loop0 --rw=randwrite --bs=4k --direct=1
+		--ioengine=libaio --name=a --minimal --time_based --runtime=60)
+	in_slice 2001 "${how[@]}" --iodepth=1 >/dev/null 2>&1 &
+	in_slice 2002 "${how[@]}" --iodepth=32 >/dev/null 2>&1 &
+	wait_for 20 '[ "$(served 2001)" -ge 5 ] && [ "$(counter a held)" -ge 20 ]' ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	one=$(served 2001) two=$(served 2002)
+	sleep 4
+	one=$(($(served 2001) - one)) two=$(($(served 2002) - two))
+	say "one process: $one requests, 32: $two"
+	killall fio
+	wait_for 20 '! pidof fio >/dev/null'
+	losetup -d /dev/loop0
+	[ $((one * 100)) -ge $(((one + two) * 31)) ]
+}
+
 # Verifies an NVMe target over the loopback, for a user of its client.
 nvme() {
 	local target=/sys/kernel/config/nvmet
@@ -321,10 +412,13 @@ nvme() {
 	rmdir $target/subsystems/t/namespaces/1 $target/subsystems/t $target/ports/1
 }
 
+# Time of expiry of the server's answers.
+never=2000000000
+
 # exported FLAGS THREADS: Exports the file system by the kernel's NFS server, and mounts it over the
 # loopback. Only this script answers the server's upcalls. FLAGS as in nfsd/export.h.
 exported() {
-	local rpc=/proc/net/rpc never=2000000000
+	local rpc=/proc/net/rpc
 	trap withdrawn EXIT
 	modprobe -a nfsd nfsv4
 	ip link set lo up
@@ -337,9 +431,10 @@ exported() {
 		echo 'tcp 2049' >/proc/fs/nfsd/portlist
 	fi
 	echo "$2" >/proc/fs/nfsd/threads
-	# The client 127.0.0.1 may use /mnt/a, which has the fsid 0: the root of NFSv4. Any port, no
-	# subtree check, an fsid.
+	# The clients 127.0.0.1 and 10.9.0.1 may use /mnt/a, which has the fsid 0: the root of NFSv4.
+	# Any port, no subtree check, an fsid.
 	echo "nfsd 127.0.0.1 $never local" >$rpc/auth.unix.ip/channel
+	echo "nfsd 10.9.0.1 $never local" >$rpc/auth.unix.ip/channel
 	echo "local /mnt/a $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
 	echo "local 1 \\x00000000 $never /mnt/a" >$rpc/nfsd.fh/channel
 	mkdir -p /mnt/nfs
@@ -354,6 +449,7 @@ withdrawn() {
 	wait_for 30 '! pidof fio >/dev/null' || true
 	# Dirty data is written while the server runs, because sync would wait for the server.
 	umount /mnt/nfs || umount -f -l /mnt/nfs || true
+	! grep -q ' /mnt/other ' /proc/mounts || umount /mnt/other || umount -f -l /mnt/other || true
 	echo 0 >/proc/fs/nfsd/threads
 }
 
@@ -369,6 +465,41 @@ remote() {
 	policy svc 'fairshare uid_then_cgroup_fair'
 	echo 3 >/proc/sys/vm/drop_caches
 	belongs uid:2004/cgroup:absent as 2004 reads /mnt/nfs/file
+}
+
+# from ADDRESS: Prints the dispatched requests of that client.
+from() {
+	awk -v class="\"nid:$1@tcp\"" '$2 == "class:" { on = $3 == class }
+		on && $1 == "dispatched:" { n += $2 } END { print n + 0 }' "$(at svc nrs_tbf_stats)"
+}
+
+# Verifies that two clients of the kernel's server, with the same user, have rates of their own.
+addressed() {
+	local dir one two start
+	volume
+	ip link set lo up
+	ip addr add 10.9.0.1/32 dev lo || true
+	exported 0 32
+	mkdir -p /mnt/other
+	mount -t nfs4 -o addr=10.9.0.1,clientaddr=10.9.0.1,proto=tcp,port=2049,vers=4.0,sec=sys \
+		10.9.0.1:/ /mnt/other
+	policy svc 'tbf nid'
+	set_to svc nrs_tbf_rule 'start one nid={127.0.0.1@tcp} rate=20'
+	set_to svc nrs_tbf_rule 'start two nid={10.9.0.1@tcp} rate=40'
+	# Not the same files: a page that one client waits for would hold up the other.
+	for dir in /mnt/nfs/2001 /mnt/other/2002; do
+		as 2001 fio --name=a --directory=$dir --size=4m --filename_format='$jobnum' \
+			--numjobs=4 --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=4 \
+			--time_based --runtime=600 --minimal >/dev/null 2>&1 &
+	done
+	wait_for 60 '[ "$(from 127.0.0.1)" -ge 20 ] && [ "$(from 10.9.0.1)" -ge 20 ]' ||
+		fail "$(cat "$(at svc nrs_tbf_stats)")"
+	start=${EPOCHREALTIME/./} one=$(from 127.0.0.1) two=$(from 10.9.0.1)
+	sleep 10
+	one=$(($(from 127.0.0.1) - one)) two=$(($(from 10.9.0.1) - two))
+	start=$((${EPOCHREALTIME/./} - start))
+	say "charged in $((start / 1000)) ms: $one of 127.0.0.1, $two of 10.9.0.1"
+	within 6 $((one * 1000000)) $((20 * start)) && within 6 $((two * 1000000)) $((40 * start))
 }
 
 # Verifies users that the export squashes, by ROOTSQUASH and ALLSQUASH.
@@ -523,14 +654,17 @@ torn() {
 }
 
 try 30 "an overlay: the task's user" overlaid
-try 30 "io_uring: the task's user" ringed
+try 30 "io_uring: the user and the job of the task" ringed
 try 30 "a user namespace: the user outside" spaced
 try 60 "subordinate ids: the user who created the namespace" subordinate
 try 30 "suid: root; seteuid: the assumed user" elevated
+try 30 "a user's slice of systemd: the user" sliced
+try 30 "a loop device: one process beside 32 has its share" beneath
 long try 60 "layers: the user, the cgroup alone, or none" between
 long try 60 "page cache: the cgroup that dirtied the file first, the uid of the caller" cached
 long try 60 "NVMe target: no owner" nvme
 long try 90 "NFS: the user of the client, root too" remote
+long try 90 "NFS: two clients have rates of their own" addressed
 long try 90 "NFS: uid 65534 for squashed users" squashed
 long try 90 "NFS: writes without fsync: the user, at close" closed
 long try 90 "NFS: writes without fsync to an asynchronous export: no owner" later
@@ -539,5 +673,5 @@ for how in direct buffered; do
 	long try 120 "NFS, $how: rates within 5 %" limited $how
 done
 long try 90 "NFS: killed, withdrawn, fewer threads while requests are queued" torn
-remarks '^(charged|flags|reads|writes|as|in_group|flushed) '
+remarks '^(charged|flags|as|one process)'
 summary

@@ -153,6 +153,11 @@ impl ClientLoad {
         self.count(cpu, |counts| &counts.anonymous);
     }
 
+    /// Counts a request whose owner is known by the cgroup.
+    pub(crate) fn count_by_cgroup(&self, cpu: u16) {
+        self.count(cpu, |counts| &counts.by_cgroup);
+    }
+
     /// Counts a request by its operation, if devices have this operation.
     pub(crate) fn count_operation(&self, cpu: u16, opcode: Opcode) {
         match opcode {

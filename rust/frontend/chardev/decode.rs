@@ -53,6 +53,7 @@ impl Decoded {
                 projid: Id::new(record.projid),
                 nodemap: Id::new(record.nodemap),
                 cgroup: Id::ABSENT,
+                by_cgroup: false,
                 opcode,
                 client: 0,
                 target: record.target,

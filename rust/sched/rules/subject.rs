@@ -134,7 +134,8 @@ impl Subject {
         cgroup: Id::ABSENT,
     };
 
-    /// Returns the `fields` of `attrs`.
+    /// Returns the `fields` of `attrs`, with the cgroup in place of absent identities of a task if
+    /// no task is known.
     pub fn of(attrs: &Attrs, fields: Fields) -> Self {
         let id = |field, id| {
             if fields.has(field) {
@@ -143,6 +144,14 @@ impl Subject {
                 Id::ABSENT
             }
         };
+        let is_absent = |field| match field {
+            Field::Jobid => attrs.jobid.is_empty(),
+            Field::Uid => attrs.uid == Id::ABSENT,
+            _ => attrs.gid == Id::ABSENT,
+        };
+        let stand_in = fields
+            .iter()
+            .find_map(|field| attrs.stand_in(field).filter(|_| is_absent(field)));
         Self {
             nid: attrs.nid.filter(|_| fields.has(Field::Nid)),
             jobid: if fields.has(Field::Jobid) {
@@ -159,7 +168,7 @@ impl Subject {
             gid: id(Field::Gid, attrs.gid),
             projid: id(Field::Projid, attrs.projid),
             nodemap: id(Field::Nodemap, attrs.nodemap),
-            cgroup: id(Field::Cgroup, attrs.cgroup),
+            cgroup: stand_in.map_or(id(Field::Cgroup, attrs.cgroup), Id::new),
         }
     }
 
@@ -221,6 +230,29 @@ impl fmt::Display for Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Verifies that each cgroup is a subject of its own where no task is known.
+    #[test]
+    fn a_cgroup_stands_for_an_unknown_task() {
+        let mut attrs = Attrs {
+            cgroup: Id::new(7),
+            opcode: Opcode::OST_WRITE,
+            by_cgroup: true,
+            ..Attrs::UNKNOWN
+        };
+        let shown = |attrs: &Attrs, fields| {
+            let fields = Fields::parse(fields).unwrap();
+            format!("{}", Subject::of(attrs, fields))
+        };
+        assert_eq!(shown(&attrs, "uid"), "cgroup:7");
+        assert_eq!(shown(&attrs, "gid+opcode"), "cgroup:7 opcode:ost_write");
+        assert_eq!(shown(&attrs, "projid"), "absent");
+        attrs.uid = Id::new(1000);
+        assert_eq!(shown(&attrs, "uid"), "uid:1000");
+        assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000 cgroup:7");
+        attrs.by_cgroup = false;
+        assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000");
+    }
 
     const ATTRS: Attrs = Attrs {
         opcode: Opcode::OST_WRITE,

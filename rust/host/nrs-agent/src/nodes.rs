@@ -138,9 +138,14 @@ impl Nodes {
     }
 
     /// Returns the realm id of the node `id`, if its name and the realm id of its parent are known.
+    /// A cgroup that stands for an unknown user or job has none, because its number is that of
+    /// another cgroup on another server.
     fn realm_of(&self, id: u64) -> Option<u64> {
         let known = self.known.get(&id)?;
         let (level, key) = known.name.as_ref()?;
+        if level != "cgroup" && key.starts_with("cgroup:") {
+            return None;
+        }
         let above = self.above(&known.node)?;
         Some(self.secret.node(above, level, key))
     }
@@ -259,6 +264,29 @@ mod tests {
         // Unchanged nodes are reported again.
         nodes.take(Vec::new());
         assert_eq!(nodes.accounts().len(), 2);
+    }
+
+    #[test]
+    fn cgroups_in_place_of_users_are_local() {
+        let mut nodes = Nodes::new(secret(), 9);
+        nodes.take(vec![
+            node(7, 0, 0),
+            node(8, 0, 0),
+            node(3, 7, 1),
+            node(4, 8, 1),
+        ]);
+        nodes.name(vec![
+            name(7, "uid", "cgroup:77"),
+            name(8, "uid", "uid:8"),
+            name(3, "jobid", "jobid:a"),
+            name(4, "jobid", "jobid:a"),
+        ]);
+        let (accounts, unnamed) = (nodes.accounts(), nodes.unnamed(9));
+        assert_eq!((accounts.len(), unnamed.len()), (2, 0));
+        let user = secret().node(0, "uid", "uid:8");
+        assert!(accounts
+            .iter()
+            .all(|one| one.id == user || one.parent == user));
     }
 
     #[test]

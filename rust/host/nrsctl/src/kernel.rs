@@ -13,6 +13,7 @@ use nrs_agent::status::Status;
 
 use crate::accounts::Accounts;
 use crate::failure::{Failure, FailureKind, Result};
+use crate::live::HidingLayer;
 
 /// A block device of a service: a client created with `dmsetup`, or a disk whose I/O scheduler is
 /// nrs.
@@ -140,6 +141,11 @@ pub trait Kernel {
     /// Makes nrs the I/O scheduler of a disk, all or nothing. An empty service and missing options
     /// are left unchanged.
     fn schedule(&self, disk: &Device) -> Result;
+
+    /// Returns the devices above a disk that hide the owners of requests from its I/O scheduler.
+    fn hiding_layers(&self, _disk: &str) -> Vec<HidingLayer> {
+        Vec::new()
+    }
 
     /// Replaces nrs by `scheduler` as the I/O scheduler of a disk.
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result;

@@ -36,6 +36,7 @@ use crate::kernel::{Device, Exclusion, Kernel};
 use crate::names::{is_service, no_client};
 
 use disks::Disks;
+pub use disks::HidingLayer;
 use dmsetup::{Dmsetup, DmsetupError};
 use failures::not_loaded;
 use node::{ModuleNode, Refused};
@@ -439,6 +440,10 @@ impl Kernel for Live {
     fn schedule(&self, disk: &Device) -> Result {
         let done = self.disks.schedule(disk);
         done.map_err(|broken| self.scheduler_failure(broken, &disk.name, disks::NRS, &disk.service))
+    }
+
+    fn hiding_layers(&self, disk: &str) -> Vec<HidingLayer> {
+        self.disks.hiding_layers(disk)
     }
 
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result {

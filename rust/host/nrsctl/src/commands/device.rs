@@ -3,7 +3,7 @@
 //! `nrsctl device`
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Subcommand;
@@ -17,6 +17,7 @@ use crate::configuration::edit::{CheckedFiles, Kept};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Device, Kernel};
+use crate::live::HidingLayer;
 use crate::names::no_client;
 use crate::{show, stats};
 
@@ -268,6 +269,14 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
             let files = new.kept.files(kernel, Table::Disk, same)?;
             kernel.schedule(&disk)?;
+            for HidingLayer { path, kind } in kernel.hiding_layers(&disk.name) {
+                let _ = writeln!(
+                    io::stderr(),
+                    "nrsctl: warning: {path} ({kind}) hides from {} whose requests are\n\
+                     nrsctl: use instead: nrsctl device add NAME {path}",
+                    disk.name,
+                );
+            }
             let Some(files) = files else {
                 return Ok(());
             };

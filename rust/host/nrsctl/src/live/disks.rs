@@ -2,6 +2,7 @@
 
 //! Disks whose I/O scheduler is nrs, from `/sys/block`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,15 @@ pub struct Disks {
     block: PathBuf,
     dev: PathBuf,
     put: Put,
+}
+
+/// A device above a disk that submits requests without their user and cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HidingLayer {
+    /// Path of the device.
+    pub path: String,
+    /// What the device is, such as `raid5`.
+    pub kind: String,
 }
 
 /// A failed write.
@@ -96,6 +106,48 @@ impl Disks {
     pub fn of_partition(&self, name: &str) -> Option<String> {
         let has = |disk: &String| self.block.join(disk).join(name).join("partition").exists();
         self.names().into_iter().find(has)
+    }
+
+    /// Returns the devices above `disk` and its partitions that hide the owners of requests, in the
+    /// order of their paths: RAID 4, 5 and 6, and dm-integrity.
+    pub fn hiding_layers(&self, disk: &str) -> Vec<HidingLayer> {
+        let names = |directory: PathBuf| {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok())
+        };
+        let mut found = Vec::new();
+        let (mut seen, mut pending) = (BTreeSet::new(), vec![PathBuf::from(disk)]);
+        while let Some(device) = pending.pop() {
+            let device = self.block.join(device);
+            let parts = names(device.clone()).map(|name| device.join(name));
+            let parts = parts.filter(|part| part.join("partition").exists());
+            for part in parts.chain([device.clone()]) {
+                for holder in names(part.join("holders")) {
+                    if seen.insert(holder.clone()) {
+                        found.extend(self.hiding_layer(&holder));
+                        pending.push(holder.into());
+                    }
+                }
+            }
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        found
+    }
+
+    /// Returns the device called `name` if it hides the owners of requests.
+    fn hiding_layer(&self, name: &str) -> Option<HidingLayer> {
+        let of = |file: &str| read(&self.block.join(name).join(file)).ok();
+        let raid = of("md/level").filter(|level| ["raid4", "raid5", "raid6"].contains(&&level[..]));
+        if let Some(kind) = raid {
+            let path = format!("/dev/{name}");
+            return Some(HidingLayer { path, kind });
+        }
+        let kinds = ["CRYPT-INTEGRITY-", "CRYPT-SUBDEV-"];
+        of("dm/uuid").filter(|uuid| kinds.iter().any(|kind| uuid.starts_with(kind)))?;
+        Some(HidingLayer {
+            path: format!("/dev/mapper/{}", of("dm/name")?),
+            kind: "dm-integrity".into(),
+        })
     }
 
     /// Returns the disks whose scheduler is nrs, sorted; disks removed in the meantime are left

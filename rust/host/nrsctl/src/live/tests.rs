@@ -628,6 +628,40 @@ fn names_of_disks() {
 }
 
 #[test]
+fn layers_that_hide_owners() {
+    let root = Root::loaded();
+    root.disk("sda");
+    let live = root.live();
+    assert_eq!(live.hiding_layers("sda"), []);
+    for (device, holder, files) in [
+        ("sda/sda1", "md0", [("md/level", "raid5"), ("dev", "9:0")]),
+        ("sda", "md1", [("md/level", "raid1"), ("dev", "9:1")]),
+        ("md0", "dm-0", [("dm/uuid", "LVM-x"), ("dm/name", "vg-a")]),
+        (
+            "dm-0",
+            "dm-1",
+            [("dm/uuid", "CRYPT-INTEGRITY-b"), ("dm/name", "b")],
+        ),
+        // Two members of one array.
+        ("sda", "md0", [("md/level", "raid5"), ("dev", "9:0")]),
+    ] {
+        root.file(&format!("sys/block/{device}/holders/{holder}"), "");
+        for (file, text) in files {
+            root.file(&format!("sys/block/{holder}/{file}"), &format!("{text}\n"));
+        }
+    }
+    let layer = |path: &str, kind: &str| HidingLayer {
+        path: path.into(),
+        kind: kind.into(),
+    };
+    let wanted = [
+        layer("/dev/mapper/b", "dm-integrity"),
+        layer("/dev/md0", "raid5"),
+    ];
+    assert_eq!(live.hiding_layers("sda"), wanted);
+}
+
+#[test]
 fn disks_scheduled() {
     let root = Root::loaded();
     root.disk("sda");

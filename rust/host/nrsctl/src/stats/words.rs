@@ -314,6 +314,9 @@ fn wait_text(entity: &Entity) -> String {
     said
 }
 
+/// Minimum number of requests for a warning that most of them have no owner.
+const OWNERS_MIN: u64 = 1000;
+
 /// Returns the problems and the recommended actions.
 fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
     let mut list = Vec::new();
@@ -334,6 +337,28 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
         list.push((
             format!("lost: {named}{more}: no request completed within the timeout"),
             "check the targets; a client recovers with its next completed request",
+        ));
+    }
+    let dispatched = |entity: &&Entity| entity.counter("dispatched");
+    let ownerless = |entity: &&Entity| {
+        let first = entity.name.split('/').next().unwrap_or_default();
+        first == "absent" || first.ends_with(":absent")
+    };
+    let all: u64 = snapshot
+        .entities
+        .iter()
+        .map(|entity| dispatched(&entity))
+        .sum();
+    let unknown: u64 = snapshot
+        .entities
+        .iter()
+        .filter(ownerless)
+        .map(|one| dispatched(&one))
+        .sum();
+    if all >= OWNERS_MIN && unknown > all / 2 {
+        list.push((
+            format!("{unknown} of {all} requests have no known owner"),
+            "a layer or a server hides whose they are: see servers.md",
         ));
     }
     let timeouts = |name: &str| super::number(&snapshot.timeouts, name);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# title: with `nodelalloc`, an fsync of one file writes another user's data, charged to nobody
-# guess: Data in the page cache are charged to the cgroup that has dirtied the file, whoever starts
-#        the writeback; a mount option for the allocation of blocks does not change that.
+# title: with `nodelalloc`, an fsync of one file writes another user's data, charged to no group
+# guess: Data in the page cache are charged to the cgroup that has dirtied the file, not to the task
+#        that starts the writeback; a mount option for the allocation of blocks changes nothing.
 # so:    With delayed allocation, the default, it is so. Without, new blocks are in the transaction
 #        at once, and a commit writes the data of all files in it first: the journal's thread does,
 #        without a group. `io.max` of the writer limits nothing then.

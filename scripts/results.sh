@@ -11,7 +11,7 @@
 #   compare      nrs beside the kernel's schedulers
 #   requests     instructions of a request
 #   decisions    nanoseconds of a decision, and memory
-#   experiments  ThemisIO's experiments on a disk
+#   experiments  ThemisIO's experiments on a disk; shares beneath layers
 #   sim          all studies of the simulator, and its speed
 #   cluster      two servers with agents
 #
@@ -58,9 +58,10 @@ for part in "$@"; do
 		put decisions 'scripts/bench.sh --quick decision/' build/bench/decisions.md
 		;;
 	experiments)
-		scripts/vm.sh --kernel stock --icount --name experiments --timeout 1800 -- experiments.sh
+		scripts/vm.sh --kernel stock --icount --more --name experiments --timeout 1800 \
+			-- experiments.sh
 		out=build/vm/experiments/out
-		for name in experiments interference; do
+		for name in experiments interference layers; do
 			put $name 'scripts/results.sh experiments' $out/$name.md
 		done
 		;;

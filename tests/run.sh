@@ -72,7 +72,7 @@ long=(
 		tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware limits"
-	"stock:owners:1800:any:owners owners+elevator"
+	"stock:owners:1800:any:owners owners+elevator layers"
 	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit capi lustre"
 	"stock:order:1500:any:order-user"
 	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator\

@@ -112,8 +112,8 @@ impl ClientNaming {
             comm: &if unknown { [0; 16] } else { whose.comm },
             uid,
             gid: whose.owner.map(|(_, gid)| gid),
-            pid: whose.pid,
-            host: if template.uses_host() {
+            pid: (!unknown).then_some(whose.pid),
+            host: if template.uses_host() && !unknown {
                 who.hostname(&mut host)
             } else {
                 &[]
@@ -347,9 +347,15 @@ impl BlockClient {
         object: u64,
     ) -> Attrs {
         let whose = who.whose(true, true);
-        let (uid, gid) = match whose.owner {
-            Some((uid, gid)) => (Id::new(uid), Id::new(gid)),
-            None => (who.slice_user().map_or(Id::ABSENT, Id::new), Id::ABSENT),
+        let (uid, gid, owner) = match whose.owner {
+            Some((uid, gid)) => (Id::new(uid), Id::new(gid), Id::ABSENT),
+            None => {
+                let (uid, cgroup) = who.cgroup_owner();
+                // The group and the job of a user's slice are not known either.
+                let slice = whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32));
+                let owner = if uid == Id::ABSENT { cgroup } else { slice };
+                (uid, Id::ABSENT, owner)
+            }
         };
         let jobid = || naming.jobid(who, &whose, uid.get());
         Attrs {
@@ -359,7 +365,7 @@ impl BlockClient {
             gid,
             // The low half distinguishes cgroups.
             cgroup: whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32)),
-            by_cgroup: whose.owner.is_none(),
+            owner,
             opcode: traits.opcode,
             client: self.client().serial(),
             target: self.target().number(),

@@ -12,7 +12,7 @@ use crate::sched::{jobid::JobId, key::Field, nid::Nid};
 pub const SIZE_MAX: u32 = 4096;
 
 pub use opcode::Opcode;
-pub use slice::slice_user;
+pub use slice::{owner_of_path, CgroupOwner};
 pub use stream::Stream;
 
 /// Numeric identity that may be absent; absent differs from 0.
@@ -69,8 +69,8 @@ pub struct Attrs {
     pub nodemap: Id,
     /// Low half of the id of the cgroup on the unified hierarchy; unique among existing cgroups.
     pub cgroup: Id,
-    /// True if no task's identities are known, and the cgroup stands for those that are absent.
-    pub by_cgroup: bool,
+    /// Cgroup that stands for absent identities, because no task is known; low half of its id.
+    pub owner: Id,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
     /// Number of the front end's client in its service; 0: unknown.
@@ -95,10 +95,9 @@ pub struct Attrs {
 impl Attrs {
     /// Returns the cgroup that stands for the absent value of `field`, if one does.
     pub const fn stand_in(&self, field: Field) -> Option<u32> {
-        if self.by_cgroup && matches!(field, Field::Uid | Field::Gid | Field::Jobid) {
-            self.cgroup.get()
-        } else {
-            None
+        match field {
+            Field::Uid | Field::Gid | Field::Jobid => self.owner.get(),
+            _ => None,
         }
     }
 
@@ -111,7 +110,7 @@ impl Attrs {
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
         cgroup: Id::ABSENT,
-        by_cgroup: false,
+        owner: Id::ABSENT,
         opcode: Opcode::OST_READ,
         client: 0,
         target: 0,

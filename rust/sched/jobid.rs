@@ -119,7 +119,7 @@ pub struct Source<'a> {
     /// Group id.
     pub gid: Option<u32>,
     /// Process id.
-    pub pid: u32,
+    pub pid: Option<u32>,
     /// Host name.
     pub host: &'a [u8],
     /// Name of the cgroup.
@@ -251,7 +251,7 @@ impl Template {
                 Some(b'e') => push_name(&mut id, source.comm),
                 Some(b'u') => push_number(&mut id, source.uid),
                 Some(b'g') => push_number(&mut id, source.gid),
-                Some(b'p') => push_number(&mut id, Some(source.pid)),
+                Some(b'p') => push_number(&mut id, source.pid),
                 Some(b'h') => push_name(&mut id, source.host),
                 Some(b'H') => {
                     let short = source.host.split(|&b| b == b'.').next();
@@ -346,7 +346,7 @@ mod tests {
         comm: b"fio\0\0\0",
         uid: Some(1000),
         gid: Some(0),
-        pid: 4_294_967_295,
+        pid: Some(4_294_967_295),
         host: b"oss1.lab.example",
         cgroup: Some(b"job 42"),
     };
@@ -354,7 +354,7 @@ mod tests {
         comm: b"",
         uid: None,
         gid: None,
-        pid: 1,
+        pid: None,
         host: b"",
         cgroup: None,
     };
@@ -380,7 +380,7 @@ mod tests {
             ("%%", ANONYMOUS, "%"),
             ("%e.%u", ANONYMOUS, ""),
             ("x%j%g%h%H", ANONYMOUS, ""),
-            ("%e.%p", ANONYMOUS, ".1"),
+            ("%e.%p", ANONYMOUS, ""),
             ("%h%h", TASK, "oss1.lab.exampleoss1.lab.exampl"),
         ] {
             let id = Template::parse(format).unwrap().expand(&source);

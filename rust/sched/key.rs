@@ -315,10 +315,11 @@ mod tests {
         let mut attrs = attrs();
         attrs.cgroup = Id::new(7);
         assert_eq!(Key::of(Field::Uid, &attrs), Key::Absent(Field::Uid));
-        attrs.by_cgroup = true;
+        attrs.owner = Id::new(6);
         for field in Field::ALL {
             let wanted = match field {
-                Field::Uid | Field::Gid | Field::Jobid | Field::Cgroup => Key::Cgroup(7),
+                Field::Uid | Field::Gid | Field::Jobid => Key::Cgroup(6),
+                Field::Cgroup => Key::Cgroup(7),
                 _ => Key::Absent(field),
             };
             assert_eq!(Key::of(field, &attrs), wanted);

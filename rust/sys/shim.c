@@ -155,8 +155,9 @@ unsigned int nrs_nfs_client(u8 *address)
 	const struct svc_rqst *request;
 	const struct sockaddr *from;
 
-	/* Only the kernel names its threads. */
-	if (!(current->flags & PF_KTHREAD) || strcmp(current->comm, "nfsd"))
+	/* Only the kernel names its threads. A thread that exits has freed its request. */
+	if (!(current->flags & PF_KTHREAD) || (current->flags & PF_EXITING) ||
+	    strcmp(current->comm, "nfsd"))
 		return 0;
 	request = kthread_data(current);
 	if (!request || request->rq_task != current)
@@ -226,11 +227,23 @@ int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len)
 	return nrs_name_of(nrs_cgroup_of(bio), buf, len);
 }
 
-int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len)
+static struct cgroup *nrs_cgroup_at(struct bio *bio, int level)
 {
 	struct cgroup *cgroup = nrs_cgroup_of(bio);
 
-	return nrs_name_of(cgroup ? cgroup_ancestor(cgroup, level) : NULL, buf, len);
+	return cgroup ? cgroup_ancestor(cgroup, level) : NULL;
+}
+
+int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len)
+{
+	return nrs_name_of(nrs_cgroup_at(bio, level), buf, len);
+}
+
+u64 nrs_bio_cgroup_at(struct bio *bio, int level)
+{
+	struct cgroup *cgroup = nrs_cgroup_at(bio, level);
+
+	return cgroup ? cgroup_id(cgroup) : 0;
 }
 
 bool nrs_bio_is_foreign(struct bio *bio)

@@ -78,6 +78,9 @@ int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len);
  */
 int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len);
 
+/* Returns the id of the cgroup at @level of that path; 0: none. */
+u64 nrs_bio_cgroup_at(struct bio *bio, int level);
+
 /* Returns true if @bio is charged to a cgroup below the root that the running task is not in. */
 bool nrs_bio_is_foreign(struct bio *bio);
 

@@ -27,7 +27,7 @@ use core::{
 use kernel::{bindings, prelude::*};
 
 use super::{atomic::Hint, bio::BioView, raw};
-use crate::sched::attr::slice_user;
+use crate::sched::attr::{owner_of_path, CgroupOwner, Id};
 
 /// The running task, and the cgroup for which a request is made. Each attribute is read when it is
 /// needed. While a worker submits a deferred bio, the submitter is that of the bio.
@@ -179,7 +179,7 @@ impl<'a> Submitter<'a> {
     }
 
     /// Returns true if the running task writes data that is charged to a cgroup which the task is
-    /// not in. A task reads for itself, and a kernel thread is in the root.
+    /// not in. A task reads for itself.
     fn is_foreign_write(&self) -> bool {
         if self.bio.is_null() || self.is_kthread() {
             return false;
@@ -314,22 +314,28 @@ impl<'a> Submitter<'a> {
         Some(unsafe { raw::nrs_current_cgroup() })
     }
 
-    /// Returns the user whose slice of systemd the request is charged to. Both cgroups that name
-    /// the slice belong to root.
+    /// Returns the owner of the cgroup that the request is charged to: the id of a user, or of a
+    /// cgroup; both are absent for the root.
     #[cold]
-    pub(crate) fn slice_user(&self) -> Option<u32> {
+    pub(crate) fn cgroup_owner(&self) -> (Id, Id) {
         if self.bio.is_null() {
-            return None;
+            return (Id::ABSENT, Id::ABSENT);
         }
-        let (mut top, mut slice) = ([0; 16], [0; 32]);
-        let name = |level: i32, buf: &mut [u8]| {
+        let name = |level, buf: &mut [u8]| {
             let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
             // SAFETY: By the type invariant, and `buf` is valid for its length.
             let len = unsafe { raw::nrs_bio_cgroup_part(self.bio, level, text, size) };
             usize::try_from(len).ok()
         };
-        let (top_len, slice_len) = (name(1, &mut top)?, name(2, &mut slice)?);
-        slice_user(top.get(..top_len)?, slice.get(..slice_len)?)
+        match owner_of_path(name) {
+            Some(CgroupOwner::User(uid)) => (Id::new(uid), Id::ABSENT),
+            Some(CgroupOwner::Level(level)) => {
+                // SAFETY: By the type invariant.
+                let id = unsafe { raw::nrs_bio_cgroup_at(self.bio, level) };
+                (Id::ABSENT, Id::new(id as u32))
+            }
+            None => (Id::ABSENT, Id::ABSENT),
+        }
     }
 
     /// Returns the last component of the path of the cgroup of [`Self::cgroup`], at most 63 bytes;

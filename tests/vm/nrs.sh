@@ -102,7 +102,7 @@ devices() {
 }
 
 # Program names of loads.
-loads=(fio alpha beta dd nrs-test dmsetup)
+loads=(fio alpha beta dd nrs-test example-timeouts dmsetup)
 
 # resume_all: Resumes each suspended device.
 resume_all() {

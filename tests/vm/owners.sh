@@ -223,7 +223,7 @@ grouped() {
 	mkdir -p /sys/fs/cgroup/test.{2007,2008}
 	local group
 	group=cgroup:$(stat -c %i /sys/fs/cgroup/test.2007)
-	user=uid:2007/$group none=uid:absent/cgroup:absent thread=$group/$group other=$thread
+	user=uid:2007/$group none=uid:absent/cgroup:absent thread=$group/$group other=$group/$group
 	[ "$front" != dm ] || thread=$none other=uid:2008/cgroup:$(stat -c %i /sys/fs/cgroup/test.2008)
 }
 

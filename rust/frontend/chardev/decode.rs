@@ -53,7 +53,7 @@ impl Decoded {
                 projid: Id::new(record.projid),
                 nodemap: Id::new(record.nodemap),
                 cgroup: Id::ABSENT,
-                by_cgroup: false,
+                owner: Id::ABSENT,
                 opcode,
                 client: 0,
                 target: record.target,

@@ -63,10 +63,11 @@ pub(super) struct Tags {
     submission: Arc<Submission>,
 }
 
-/// Returns the owner of the requests of a submitter.
+/// Returns the owner of the requests of a submitter; of the cgroup, if the submitter has none.
 fn owner(who: &Submitter<'_>) -> Owner {
+    let uid = who.owner().map(|(uid, _)| uid);
     Owner {
-        uid: who.owner().map(|(uid, _)| uid),
+        uid: uid.or_else(|| who.cgroup_owner().0.get()),
         cgroup: who.cgroup(),
     }
 }

@@ -123,7 +123,7 @@ impl RequestOwner {
 impl Hashed for RequestOwner {
     fn mix(&self, hasher: &Hasher) -> u64 {
         /// Word that no key starts with.
-        const DEVICE: u64 = 10;
+        const DEVICE: u64 = 11;
         let state = match &self.party {
             ClientKey::Key(key) => key.mix(hasher),
             ClientKey::Device(device) => hasher.mix(hasher.word(DEVICE), u64::from(*device)),
@@ -244,6 +244,11 @@ impl Plan {
             Key::Absent(Field::Jobid) => (None, self.first_named(group, b"")),
             Key::Uid(_) => (self.exact(group, key), None),
             Key::Absent(Field::Uid) => (self.exact(group, &Key::Uid(u32::MAX)), None),
+            // In place of a user or a job, whichever this plan has.
+            Key::Cgroup(_) => (
+                self.exact(group, &Key::Uid(u32::MAX)),
+                self.first_named(group, b""),
+            ),
             _ => (None, None),
         };
         exact.into_iter().chain(pattern).min()

@@ -237,7 +237,7 @@ mod tests {
         let mut attrs = Attrs {
             cgroup: Id::new(7),
             opcode: Opcode::OST_WRITE,
-            by_cgroup: true,
+            owner: Id::new(7),
             ..Attrs::UNKNOWN
         };
         let shown = |attrs: &Attrs, fields| {
@@ -250,7 +250,7 @@ mod tests {
         attrs.uid = Id::new(1000);
         assert_eq!(shown(&attrs, "uid"), "uid:1000");
         assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000 cgroup:7");
-        attrs.by_cgroup = false;
+        attrs.owner = Id::ABSENT;
         assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000");
     }
 

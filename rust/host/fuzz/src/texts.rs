@@ -165,7 +165,7 @@ fn format(text: &str, names: &[&[u8]]) {
         comm: name(0),
         uid: Some(name(0).len() as u32),
         gid: None,
-        pid: 4_000_000_000,
+        pid: Some(4_000_000_000),
         host: name(1),
         cgroup: names.get(2).copied(),
     };
@@ -173,7 +173,7 @@ fn format(text: &str, names: &[&[u8]]) {
         comm: b"",
         uid: None,
         gid: None,
-        pid: 0,
+        pid: None,
         host: b"\0x",
         cgroup: None,
     };
@@ -185,7 +185,7 @@ fn format(text: &str, names: &[&[u8]]) {
         // Properties that the format does not name have no effect.
         let mut other = source;
         if !template.uses_pid() {
-            other.pid = 1;
+            other.pid = Some(1);
         }
         if !template.uses_host() {
             other.host = b"other";

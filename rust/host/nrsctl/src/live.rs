@@ -19,6 +19,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -35,9 +36,9 @@ use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Exclusion, Kernel};
 use crate::names::{is_service, no_client};
 
-use disks::Disks;
 pub use disks::HidingLayer;
-use dmsetup::{Dmsetup, DmsetupError};
+use disks::{Disks, Layer};
+use dmsetup::{is_parity, Dmsetup, DmsetupError};
 use failures::not_loaded;
 use node::{ModuleNode, Refused};
 
@@ -443,7 +444,20 @@ impl Kernel for Live {
     }
 
     fn hiding_layers(&self, disk: &str) -> Vec<HidingLayer> {
-        self.disks.hiding_layers(disk)
+        let layers = self.disks.layers(disk);
+        let mapped = match layers.iter().any(|layer| layer.mapped.is_some()) {
+            true => self.dmsetup.hiding().unwrap_or_default(),
+            false => BTreeMap::new(),
+        };
+        let hiding = |layer: Layer| {
+            let level = layer.level.filter(|level| is_parity(level));
+            let (path, kind) = match layer.mapped {
+                Some(name) => (format!("/dev/mapper/{name}"), mapped.get(&name).cloned()),
+                None => (format!("/dev/{}", layer.name), level),
+            };
+            Some(HidingLayer { path, kind: kind? })
+        };
+        layers.into_iter().filter_map(hiding).collect()
     }
 
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result {

@@ -25,6 +25,7 @@ const NO_NID: u8 = 6;
 const NUMBERED: u8 = 7;
 const V4: u8 = 8;
 const V6: u8 = 9;
+const CGROUP: u8 = 10;
 
 /// Builds words from `head`, followed by `bytes`.
 fn pack(head: u64, bytes: &[u8]) -> [u64; WORDS] {
@@ -44,6 +45,7 @@ pub fn words(party: &ClientKey) -> [u64; WORDS] {
     match party {
         ClientKey::Device(device) => number(DEVICE, *device),
         ClientKey::Key(Key::Uid(uid)) => number(UID, *uid),
+        ClientKey::Key(Key::Cgroup(id)) => number(CGROUP, *id),
         ClientKey::Key(Key::Absent(Field::Uid)) => number(NO_UID, 0),
         ClientKey::Key(Key::Absent(Field::Jobid)) => number(NO_JOBID, 0),
         ClientKey::Key(Key::Absent(Field::Nid)) => number(NO_NID, 0),
@@ -76,6 +78,7 @@ pub fn read(words: &[u64; WORDS]) -> Option<ClientKey> {
     let key = match kind {
         DEVICE => return Some(ClientKey::Device(number)),
         UID => Key::Uid(number),
+        CGROUP => Key::Cgroup(number),
         NO_UID => Key::Absent(Field::Uid),
         NO_JOBID => Key::Absent(Field::Jobid),
         NO_NID => Key::Absent(Field::Nid),
@@ -117,6 +120,7 @@ mod tests {
         let others = [
             Key::Uid(0),
             Key::Uid(u32::MAX),
+            Key::Cgroup(7),
             Key::Jobid(JobId::new(b"\xff\x80")),
         ];
         let keys = nids.into_iter().chain(jobs).chain(absent).chain(others);

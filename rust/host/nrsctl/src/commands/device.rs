@@ -273,7 +273,7 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 let _ = writeln!(
                     io::stderr(),
                     "nrsctl: warning: {path} ({kind}) hides from {} whose requests are\n\
-                     nrsctl: use instead: nrsctl device add NAME {path}",
+                     nrsctl: see servers.md: put a device of type nrs above what lies on {path}",
                     disk.name,
                 );
             }

@@ -54,6 +54,17 @@ pub struct HidingLayer {
     pub kind: String,
 }
 
+/// A device above a disk.
+#[derive(Debug)]
+pub struct Layer {
+    /// Name in `/dev`.
+    pub name: String,
+    /// Level of a RAID of md.
+    pub level: Option<String>,
+    /// Name of a device of device-mapper.
+    pub mapped: Option<String>,
+}
+
 /// A failed write.
 #[derive(Debug)]
 pub struct RefusedWrite {
@@ -108,46 +119,29 @@ impl Disks {
         self.names().into_iter().find(has)
     }
 
-    /// Returns the devices above `disk` and its partitions that hide the owners of requests, in the
-    /// order of their paths: RAID 4, 5 and 6, and dm-integrity.
-    pub fn hiding_layers(&self, disk: &str) -> Vec<HidingLayer> {
+    /// Returns the devices above `disk` and its partitions, sorted by their names.
+    pub fn layers(&self, disk: &str) -> Vec<Layer> {
         let names = |directory: PathBuf| {
             let entries = fs::read_dir(directory).into_iter().flatten().flatten();
             entries.filter_map(|entry| entry.file_name().into_string().ok())
         };
-        let mut found = Vec::new();
-        let (mut seen, mut pending) = (BTreeSet::new(), vec![PathBuf::from(disk)]);
-        while let Some(device) = pending.pop() {
-            let device = self.block.join(device);
+        let (mut found, mut pending) = (BTreeSet::new(), vec![disk.to_owned()]);
+        while let Some(name) = pending.pop() {
+            let device = self.block.join(name);
             let parts = names(device.clone()).map(|name| device.join(name));
             let parts = parts.filter(|part| part.join("partition").exists());
             for part in parts.chain([device.clone()]) {
-                for holder in names(part.join("holders")) {
-                    if seen.insert(holder.clone()) {
-                        found.extend(self.hiding_layer(&holder));
-                        pending.push(holder.into());
-                    }
-                }
+                let new = names(part.join("holders")).filter(|name| found.insert(name.clone()));
+                pending.extend(new);
             }
         }
-        found.sort_by(|one, other| one.path.cmp(&other.path));
-        found
-    }
-
-    /// Returns the device called `name` if it hides the owners of requests.
-    fn hiding_layer(&self, name: &str) -> Option<HidingLayer> {
-        let of = |file: &str| read(&self.block.join(name).join(file)).ok();
-        let raid = of("md/level").filter(|level| ["raid4", "raid5", "raid6"].contains(&&level[..]));
-        if let Some(kind) = raid {
-            let path = format!("/dev/{name}");
-            return Some(HidingLayer { path, kind });
-        }
-        let kinds = ["CRYPT-INTEGRITY-", "CRYPT-SUBDEV-"];
-        of("dm/uuid").filter(|uuid| kinds.iter().any(|kind| uuid.starts_with(kind)))?;
-        Some(HidingLayer {
-            path: format!("/dev/mapper/{}", of("dm/name")?),
-            kind: "dm-integrity".into(),
-        })
+        let of = |name: &str, file: &str| read(&self.block.join(name).join(file)).ok();
+        let layer = |name: String| Layer {
+            level: of(&name, "md/level"),
+            mapped: of(&name, "dm/name"),
+            name,
+        };
+        found.into_iter().map(layer).collect()
     }
 
     /// Returns the disks whose scheduler is nrs, sorted; disks removed in the meantime are left

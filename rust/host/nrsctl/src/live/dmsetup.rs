@@ -2,6 +2,7 @@
 
 //! Interface to `dmsetup`: clients of services that are devices of type `nrs`.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -47,6 +48,13 @@ impl DmsetupError {
         let errno = lines.iter().find_map(|line| errno::said(line));
         Self::Failed(errno.unwrap_or(libc::EIO), lines.join("; "))
     }
+}
+
+/// Returns true for a level of RAID that computes parity: its threads submit all writes.
+pub fn is_parity(level: &str) -> bool {
+    ["raid4", "raid5", "raid6"]
+        .iter()
+        .any(|parity| level.starts_with(parity))
 }
 
 /// Result of runs.
@@ -128,6 +136,27 @@ impl Dmsetup {
             device.partial = of(&device.name) > 1;
         }
         Ok(devices)
+    }
+
+    /// Returns the devices whose target hides the owners of requests, by their names, and what they
+    /// are.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Dmsetup::run`].
+    pub fn hiding(&self) -> DmsetupResult<BTreeMap<String, String>> {
+        let kind = |line: &str| {
+            let (name, table) = line.split_once(": ")?;
+            let mut words = table.split(' ').skip(2);
+            let kind = match (words.next()?, words.next()?) {
+                ("raid", level) if is_parity(level) => level,
+                ("integrity", _) => "dm-integrity",
+                ("snapshot-origin", _) => "dm-snapshot",
+                _ => return None,
+            };
+            Some((name.to_owned(), kind.to_owned()))
+        };
+        Ok(self.run(&["table"])?.lines().filter_map(kind).collect())
     }
 
     /// Runs a command that creates or removes nodes, without waiting for udev if udev does not run.

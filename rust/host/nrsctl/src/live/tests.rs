@@ -633,29 +633,29 @@ fn layers_that_hide_owners() {
     root.disk("sda");
     let live = root.live();
     assert_eq!(live.hiding_layers("sda"), []);
-    for (device, holder, files) in [
-        ("sda/sda1", "md0", [("md/level", "raid5"), ("dev", "9:0")]),
-        ("sda", "md1", [("md/level", "raid1"), ("dev", "9:1")]),
-        ("md0", "dm-0", [("dm/uuid", "LVM-x"), ("dm/name", "vg-a")]),
-        (
-            "dm-0",
-            "dm-1",
-            [("dm/uuid", "CRYPT-INTEGRITY-b"), ("dm/name", "b")],
-        ),
+    for (device, holder, file, text) in [
+        ("sda/sda1", "md0", "md/level", "raid5"),
+        ("sda", "md1", "md/level", "raid1"),
+        ("md0", "dm-0", "dm/name", "vg-a"),
+        ("dm-0", "dm-1", "dm/name", "b"),
+        ("sda", "dm-2", "dm/name", "vg-r"),
         // Two members of one array.
-        ("sda", "md0", [("md/level", "raid5"), ("dev", "9:0")]),
+        ("sda", "md0", "md/level", "raid5"),
     ] {
         root.file(&format!("sys/block/{device}/holders/{holder}"), "");
-        for (file, text) in files {
-            root.file(&format!("sys/block/{holder}/{file}"), &format!("{text}\n"));
-        }
+        root.file(&format!("sys/block/{holder}/{file}"), &format!("{text}\n"));
     }
+    root.dmsetup(
+        "vg-a: 0 100 linear 9:0 0\nb: 0 9 integrity 254:0 0 4 D 0\nvg-r: 0 9 raid raid5_ls 2 64\n\
+         other: 0 9 integrity 8:0 0 4 D 0",
+    );
     let layer = |path: &str, kind: &str| HidingLayer {
         path: path.into(),
         kind: kind.into(),
     };
     let wanted = [
         layer("/dev/mapper/b", "dm-integrity"),
+        layer("/dev/mapper/vg-r", "raid5_ls"),
         layer("/dev/md0", "raid5"),
     ];
     assert_eq!(live.hiding_layers("sda"), wanted);

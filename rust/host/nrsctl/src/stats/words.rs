@@ -314,6 +314,9 @@ fn wait_text(entity: &Entity) -> String {
     said
 }
 
+/// Outermost entities of requests without an owner.
+const OWNERLESS: [&str; 4] = ["uid:absent", "gid:absent", "jobid:absent", "cgroup:absent"];
+
 /// Minimum number of requests for a warning that most of them have no owner.
 const OWNERS_MIN: u64 = 1000;
 
@@ -341,8 +344,8 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
     }
     let dispatched = |entity: &&Entity| entity.counter("dispatched");
     let ownerless = |entity: &&Entity| {
-        let first = entity.name.split('/').next().unwrap_or_default();
-        first == "absent" || first.ends_with(":absent")
+        let first = entity.name.split('/').next();
+        first.is_some_and(|first| OWNERLESS.contains(&first))
     };
     let all: u64 = snapshot
         .entities

@@ -65,6 +65,12 @@ settle() {
 	sleep 0.3
 }
 
+# row NAME: Adds a row to /out/experiments.md, of what shares has printed to /tmp/shares.
+row() {
+	sed -nE "s/^([0-9. ]+) of ([0-9]+), worst error (.*) %$/| $1 | \1 | \2 | \3 |/p" \
+		/tmp/shares | tee -a /out/experiments.md
+}
+
 # leave PROCESS DEVICE: Kills the load, and waits until its queued requests are done.
 leave() {
 	kill -KILL "$1"
@@ -90,7 +96,8 @@ composite() {
 	until [ $((${EPOCHREALTIME/./} - start)) -ge 980000 ]; do sleep 0.01; done
 	say "from $(((${EPOCHREALTIME/./} - start) / 1000)) ms after the last one's first request on"
 	shares 1 ended 2 "${want[@]}"
-	shares 4 ended 2 "${want[@]}"
+	shares 4 ended 2 "${want[@]}" >/tmp/shares || fail "$(</tmp/shares)"
+	row 'group, user, size: 8 jobs'
 	cp "$(at svc nrs_fairshare_stats)" /out/composite.yaml
 }
 
@@ -110,8 +117,7 @@ experiment() {
 	done
 	settle "${want[@]}"
 	shares 5 ended 1.2 "${want[@]}" >/tmp/shares || fail "$(</tmp/shares)"
-	sed -nE "s/^([0-9. ]+) of ([0-9]+), worst error (.*) %$/| $name | \1 | \2 | \3 |/p" \
-		/tmp/shares | tee -a /out/experiments.md
+	row "$name"
 }
 
 # weigh TEXT: Changes weights.

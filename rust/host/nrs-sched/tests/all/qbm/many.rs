@@ -5,8 +5,12 @@
 use super::sim::WALK;
 use nrs_sched::{
     item::{Cost, Direction},
+    key::Key,
     managed::{user, Managed},
-    qbm::{gate::GateClaim, plan::GROUPS_MAX},
+    qbm::{
+        gate::GateClaim,
+        plan::{ClientKey, GROUPS_MAX},
+    },
     units::NSEC_PER_SEC as SECOND,
 };
 
@@ -56,6 +60,30 @@ fn ten_thousand_join_and_go() {
         }
         // The gates are vacant again.
         assert!(!service.queue(user(CLIENTS), 0, now).is_shared());
+    }
+}
+
+/// Checks that cgroups that stand for users are clients: they have the line of requests without a
+/// user, and their gates are vacant after they have gone, whatever their number in all.
+#[test]
+fn cgroups_join_and_go() {
+    let text = "by uid; group all capacity=1GB; client 4294967295 class=low_share min=7MB max=7MB
+        default class=fair_share min=1MB";
+    let mut service = Managed::new(text, 128);
+    let mut now = SECOND;
+    for round in 0..8_u32 {
+        let party = |id: u32| ClientKey::Key(Key::Cgroup(100 * round + id));
+        let claims: Vec<_> = (0..100).map(|id| service.queue(party(id), 0, now)).collect();
+        service.look(false, now);
+        for claim in &claims {
+            assert!(!claim.is_shared(), "round {round}");
+            assert_eq!(service.gate(claim).rate(), 7_000_000);
+        }
+        service.leave(&claims);
+        for _ in 0..100 {
+            now += WALK;
+            service.look(true, now);
+        }
     }
 }
 

@@ -58,6 +58,7 @@ for part in "$@"; do
 		put decisions 'scripts/bench.sh --quick decision/' build/bench/decisions.md
 		;;
 	experiments)
+		scripts/build-module.sh stock
 		scripts/vm.sh --kernel stock --icount --more --name experiments --timeout 1800 \
 			-- experiments.sh
 		out=build/vm/experiments/out

@@ -64,6 +64,8 @@ pub(crate) struct SubmitterId {
 /// Copy of a submitter's attributes, for bios that are submitted later.
 pub(crate) struct SubmitterRecord {
     whose: SubmitterId,
+    /// User and group from [`Submitter::task_owner`].
+    task: Option<(u32, u32)>,
     names: Option<KBox<RecordedNames>>,
     /// Address of the counter in which a request of the submitter is already counted; 0: none.
     counter: Hint,
@@ -138,6 +140,7 @@ impl<'a> Submitter<'a> {
         };
         Some(SubmitterRecord {
             whose: self.whose(true, true),
+            task: self.task_owner(),
             names,
             counter: Hint::new(0),
             index: Hint::new(0),
@@ -209,10 +212,19 @@ impl<'a> Submitter<'a> {
     /// A user namespace that a user created may map many ids, of which the user chooses. All
     /// requests from such a namespace belong to [`creator`].
     pub(crate) fn owner(&self) -> Option<(u32, u32)> {
-        if let Some(record) = self.recorded() {
-            return record.whose.owner;
-        }
         if self.is_anonymous() {
+            return None;
+        }
+        self.task_owner()
+    }
+
+    /// Returns the user and the group for which the task works, as [`Self::owner`] does, also if
+    /// the request is not the task's own.
+    pub(crate) fn task_owner(&self) -> Option<(u32, u32)> {
+        if let Some(record) = self.recorded() {
+            return record.task;
+        }
+        if self.works_for_no_user() {
             return None;
         }
         // SAFETY: By the type invariant this task runs; its credentials may be read without a lock
@@ -392,7 +404,9 @@ impl SubmitterRecord {
 
     /// Returns true if `other` has the same attributes and names.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.whose == other.whose && self.names.as_deref() == other.names.as_deref()
+        self.whose == other.whose
+            && self.task == other.task
+            && self.names.as_deref() == other.names.as_deref()
     }
 
     /// Returns true if a request of the submitter is counted in `counter`.

@@ -7,4 +7,5 @@ echo '| experiment | shares | requests | error, % |' >/out/experiments.md
 echo '|---|---:|---:|---:|' >>/out/experiments.md
 echo '| job | policy | alone, ms | beside, ms | slower, % | requests/s |' >/out/interference.md
 echo '|---|---|---:|---:|---:|---:|' >>/out/interference.md
-bash /tests/fair-tree.sh experiment composite && bash /tests/interference.sh && bash /tests/layers.sh
+bash /tests/fair-tree.sh experiment composite && bash /tests/interference.sh &&
+	bash /tests/layers.sh

@@ -63,9 +63,9 @@ pub(super) struct Tags {
     submission: Arc<Submission>,
 }
 
-/// Returns the owner of the requests of a submitter; of the cgroup, if the submitter has none.
+/// Returns the owner of the requests of a submitter; of the cgroup, if the task has none.
 fn owner(who: &Submitter<'_>) -> Owner {
-    let uid = who.owner().map(|(uid, _)| uid);
+    let uid = who.task_owner().map(|(uid, _)| uid);
     Owner {
         uid: uid.or_else(|| who.cgroup_owner().0.get()),
         cgroup: who.cgroup(),

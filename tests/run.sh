@@ -51,9 +51,9 @@ changed() {
 short=(
 	"stock:vng:900:vng:load nowait+elevator"
 	"stock:smoke:1800:any:ext4 programs nowait meta order-dm unaware dm-life limits errors hang\
-		killed control params rules-configfs wrong switch stats owners cpts chardev order-user\
-		timeouts-user tbf-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm\
-		lustre"
+		killed control params rules-configfs wrong switch stats owners layers cpts chardev\
+		order-user timeouts-user tbf-user nrsctl nrsctl-config nrsctl-stats tutorial elevator\
+		elevator-storm lustre"
 	"stock:figures:1800:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin\
 		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags elevator-share"
 	"debug:vng:900:vng:kunit"
@@ -255,7 +255,7 @@ boot() {
 	esac
 	[ -z "${NRS_LONG:-}" ] ||
 		case " $* " in
-		*" soak "* | *" programs"* | *" owners "* | *" nbdkit "*) how+=(--more) ;;
+		*" soak "* | *" programs"* | *" owners "* | *" layers "* | *" nbdkit "*) how+=(--more) ;;
 		esac
 	"scripts/$machine.sh" --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" \
 		"${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"

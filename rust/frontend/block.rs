@@ -20,7 +20,7 @@ use crate::{
         attr::{Attrs, Id, Opcode, Priority, Stream},
         item::{Cost, Item},
         jobid::{JobId, Source, Template},
-        nid::{Address, Net, Nid},
+        nid::{Net, Nid},
         order::Relation,
         parameters::service::Level,
         partition::admit::AdmissionOutcome,
@@ -37,15 +37,6 @@ use crate::{
 /// Maximum number of drains of a device whose requests must end, 4 ms apart. Requests that arrive
 /// meanwhile bypass the queue.
 const DRAINS_MAX: u32 = 250;
-
-/// Returns the network identifier of a client of the NFS server.
-fn nid_of(address: IpAddr) -> Option<Nid> {
-    let address = match address {
-        IpAddr::V4(v4) => Address::V4(v4.octets()),
-        IpAddr::V6(v6) => Address::V6(v6.octets()),
-    };
-    Nid::new(Net::Tcp, 0, address).ok()
-}
 
 /// Parses the format of job identifiers. Blanks are rejected, because the text that `dmsetup table`
 /// shows and `dmsetup load` reads cannot have any. libdevmapper escapes backslashes for the kernel,
@@ -347,24 +338,24 @@ impl BlockClient {
         object: u64,
     ) -> Attrs {
         let whose = who.whose(true, true);
+        // The low half distinguishes cgroups.
+        let cgroup = whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32));
         let (uid, gid, owner) = match whose.owner {
             Some((uid, gid)) => (Id::new(uid), Id::new(gid), Id::ABSENT),
-            None => {
-                let (uid, cgroup) = who.cgroup_owner();
-                // The group and the job of a user's slice are not known either.
-                let slice = whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32));
-                let owner = if uid == Id::ABSENT { cgroup } else { slice };
-                (uid, Id::ABSENT, owner)
-            }
+            None => match who.cgroup_owner() {
+                (Id::ABSENT, owner) => (Id::ABSENT, Id::ABSENT, owner),
+                // The group and the job of a user's slice are not known.
+                (uid, _) => (uid, Id::ABSENT, cgroup),
+            },
         };
         let jobid = || naming.jobid(who, &whose, uid.get());
+        let nid_of = |client: IpAddr| Nid::new(Net::Tcp, 0, client.into()).ok();
         Attrs {
             nid: naming.nid.or_else(|| whose.client.and_then(nid_of)),
             jobid: naming.jobid.unwrap_or_else(jobid),
             uid,
             gid,
-            // The low half distinguishes cgroups.
-            cgroup: whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32)),
+            cgroup,
             owner,
             opcode: traits.opcode,
             client: self.client().serial(),

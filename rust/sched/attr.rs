@@ -6,7 +6,7 @@ mod opcode;
 mod slice;
 mod stream;
 
-use crate::sched::{jobid::JobId, key::Field, nid::Nid};
+use crate::sched::{jobid::JobId, nid::Nid};
 
 /// Maximum size of a job, nodes.
 pub const SIZE_MAX: u32 = 4096;
@@ -93,14 +93,6 @@ pub struct Attrs {
 }
 
 impl Attrs {
-    /// Returns the cgroup that stands for the absent value of `field`, if one does.
-    pub const fn stand_in(&self, field: Field) -> Option<u32> {
-        match field {
-            Field::Uid | Field::Gid | Field::Jobid => self.owner.get(),
-            _ => None,
-        }
-    }
-
     /// Attributes of an empty read without identities, as a base where little is known.
     pub const UNKNOWN: Self = Self {
         nid: None,

@@ -108,8 +108,11 @@ impl Key {
             Field::Nodemap => attrs.nodemap.get().map(Self::Nodemap),
             Field::Cgroup => attrs.cgroup.get().map(Self::Cgroup),
         };
-        key.or_else(|| Some(Self::Cgroup(attrs.stand_in(field)?)))
-            .unwrap_or(Self::Absent(field))
+        let stand_in = || match field {
+            Field::Uid | Field::Gid | Field::Jobid => attrs.owner.get().map(Self::Cgroup),
+            _ => None,
+        };
+        key.or_else(stand_in).unwrap_or(Self::Absent(field))
     }
 
     /// Returns the field of the value; `None` for the default class.

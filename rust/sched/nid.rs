@@ -112,6 +112,15 @@ pub enum Address {
     Number(u32),
 }
 
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => Self::V4(ip.octets()),
+            IpAddr::V6(ip) => Self::V6(ip.octets()),
+        }
+    }
+}
+
 /// Network identifier of a client.
 ///
 /// # Invariants
@@ -138,8 +147,7 @@ impl Nid {
         let (net, number) = Net::parse(net)?;
         let address = if net.is_ip() {
             match address.parse::<IpAddr>() {
-                Ok(IpAddr::V4(ip)) => Address::V4(ip.octets()),
-                Ok(IpAddr::V6(ip)) => Address::V6(ip.octets()),
+                Ok(ip) => ip.into(),
                 Err(_) => return Err(Error::invalid("bad address: not IPv4 or IPv6")),
             }
         } else {

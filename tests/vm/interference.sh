@@ -101,7 +101,7 @@ timed() {
 	served=$(((all_ended[0] + all_ended[1] - before) * 1000 / took))
 }
 
-# beside JOB: Runs the job alone, and beside the greedy one under each policy.
+# beside_greedy JOB: Runs the job alone, and beside the greedy one under each policy.
 beside_greedy() {
 	local name=$1 alone took served policy daemon slowdown
 	declare -A slower

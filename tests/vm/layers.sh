@@ -13,13 +13,9 @@ front=elevator
 # part USER PROCESSES DEVICE OPTION...: Starts a load of the user, and writes the number of its
 # requests to /tmp/USER.
 part() {
-	local dir=/sys/fs/cgroup/user.slice/user-$1.slice
-	(
-		echo "$BASHPID" >"$dir/cgroup.procs"
-		exec setpriv --reuid "$1" --clear-groups fio --name=a --filename="$3" --bs=4k --direct=1 \
-			--numjobs="$2" --thread --ioengine=psync --norandommap --ramp_time=2 --runtime=6 \
-			--time_based --minimal --group_reporting "${@:4}" >"/tmp/$1"
-	) &
+	in_slice "$1" fio --name=a --filename="$3" --bs=4k --direct=1 --numjobs="$2" --thread \
+		--ioengine=psync --norandommap --ramp_time=2 --runtime=6 --time_based --minimal \
+		--group_reporting "${@:4}" >"/tmp/$1" &
 }
 
 # fields FILE: Prints the reads and writes per second of a report of fio.
@@ -58,11 +54,9 @@ unfair() {
 
 # setup COUNT: Creates slices of two users, and disks nb0, … with one slot each, in one service.
 setup() {
-	local dir=/sys/fs/cgroup/user.slice uid i
+	local i
 	module
-	mkdir -p $dir
-	echo '+io +memory' >$dir/cgroup.subtree_control
-	for uid in 2001 2002; do mkdir -p $dir/user-$uid.slice; done
+	slices 2001 2002
 	for ((i = 0; i < $1; i++)); do
 		slow_lower nb$i 8000000 memory_backed=1 size=64
 		scheduled nb$i svc
@@ -108,10 +102,9 @@ raid() {
 
 loop() {
 	setup 1
-	modprobe loop
-	losetup --direct-io=on /dev/loop0 /dev/nb0
+	looped /dev/nb0
 	fair 'loop device with --direct-io=on, writes' /dev/loop0 --rw=randwrite
-	fair 'loop device with --direct-io=on, reads' /dev/loop0 --rw=randread
+	long fair 'loop device with --direct-io=on, reads' /dev/loop0 --rw=randread
 	losetup -d /dev/loop0
 }
 
@@ -132,8 +125,7 @@ echo '| layer | part of the one |' >/out/layers.md
 echo '|---|---:|' >>/out/layers.md
 long try 60 "dm-crypt" crypt
 long try 60 "RAID" raid
-long try 60 "loop devices" loop
+try 60 "loop devices" loop
 long try 60 "dm-integrity" integrity
-for dir in $(find /sys/fs/cgroup/user.slice -depth -type d 2>/dev/null); do rmdir "$dir"; done
 remarks ' requests per second$'
 summary

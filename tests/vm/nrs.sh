@@ -127,7 +127,7 @@ scheduled_disks() {
 # clean_up: Ends all loads and removes all mounts, devices, configured rules and services.
 clean_up() {
 	local name dir pids='' round type
-	for dir in /sys/fs/cgroup/test*; do
+	for dir in /sys/fs/cgroup/test* /sys/fs/cgroup/user.slice; do
 		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill"
 	done
 	# shellcheck disable=SC2086 # several processes
@@ -156,6 +156,8 @@ clean_up() {
 	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do
 		[ ! -d "$dir" ] || rmdir "$dir"
 	done
+	[ ! -d /sys/fs/cgroup/user.slice ] ||
+		find /sys/fs/cgroup/user.slice -depth -type d -exec rmdir {} \;
 	for dir in /sys/kernel/config/nullb/*/; do
 		dir=${dir%/}
 		[ ! -d "$dir" ] || null_blk_remove "${dir##*/}"
@@ -475,6 +477,32 @@ says() {
 # complains WORDS: Verifies that the errors contain WORDS.
 complains() {
 	[[ $why == *"$1"* ]] || fail "'$1' is not in '$why'"
+}
+
+# looped FILE: Makes the loop device /dev/loop0, without the page cache.
+looped() {
+	modprobe loop
+	losetup --direct-io=on /dev/loop0 "$1"
+	chmod 666 /dev/loop0
+}
+
+# slices UID...: Makes the slices that systemd makes for these users, with a session each.
+slices() {
+	local dir=/sys/fs/cgroup/user.slice uid
+	mkdir $dir
+	echo '+io +memory' >$dir/cgroup.subtree_control
+	for uid; do
+		mkdir $dir/user-"$uid".slice
+		echo '+io +memory' >$dir/user-"$uid".slice/cgroup.subtree_control
+		mkdir $dir/user-"$uid".slice/session.scope
+	done
+}
+
+# in_slice UID COMMAND...: Runs a command as that user, in a session of that user.
+in_slice() {
+	bash -c 'echo $$ >"$1" && shift && exec "$@"' - \
+		"/sys/fs/cgroup/user.slice/user-$1.slice/session.scope/cgroup.procs" \
+		setpriv --reuid "$1" --clear-groups "${@:2}"
 }
 
 # terse FILE FIELD: Prints that field of fio's report (3 name, 5 error, 6 KiB read, 8 and 49 IOPS,

@@ -305,34 +305,6 @@ cached() {
 	umount /mnt/a
 }
 
-# looped FILE: Makes the loop device /dev/loop0, without the page cache.
-looped() {
-	modprobe loop
-	losetup --direct-io=on /dev/loop0 "$1"
-	chmod 666 /dev/loop0
-}
-
-# slices UID...: Makes the slices that systemd makes for these users.
-slices() {
-	local dir=/sys/fs/cgroup/user.slice uid
-	# The kernel may keep a cgroup whose pages are still in the cache.
-	trap 'for dir in $(find /sys/fs/cgroup/user.slice -depth -type d); do rmdir "$dir"; done' EXIT
-	mkdir $dir
-	echo '+io +memory' >$dir/cgroup.subtree_control
-	for uid; do
-		mkdir $dir/user-"$uid".slice
-		echo '+io +memory' >$dir/user-"$uid".slice/cgroup.subtree_control
-		mkdir $dir/user-"$uid".slice/session.scope
-	done
-}
-
-# in_slice UID COMMAND...: Runs a command as that user, in a session of that user.
-in_slice() {
-	bash -c 'echo $$ >"$1" && shift && exec "$@"' - \
-		"/sys/fs/cgroup/user.slice/user-$1.slice/session.scope/cgroup.procs" \
-		setpriv --reuid "$1" --clear-groups "${@:2}"
-}
-
 # handed_on: Lets user 2008 write a page of a file that user 2007 has changed, and then all of it.
 handed_on() {
 	in_slice 2007 "${how[@]}" changes /mnt/a/file
@@ -363,33 +335,6 @@ sliced() {
 	belongs uid:2007 flushed in_slice 2007 "${how[@]}" changes /mnt/a/file
 	belongs uid:2007 handed_on
 	umount /mnt/a
-}
-
-# Verifies shares of users beneath a loop device, whose kernel thread submits all requests: one
-# process beside 32 has a third, which is all that it can use.
-beneath() {
-	local front=elevator one two
-	slices 2001 2002
-	module
-	slow_lower nb0 8000000 memory_backed=1
-	client a /dev/nb0 svc
-	looped /dev/mapper/a
-	echo 1 >"$(at svc slots)"
-	policy svc 'fairshare uid_fair'
-	local how=(fio --filename=/dev/loop0 --rw=randwrite --bs=4k --direct=1
-		--ioengine=libaio --name=a --minimal --time_based --runtime=60)
-	in_slice 2001 "${how[@]}" --iodepth=1 >/dev/null 2>&1 &
-	in_slice 2002 "${how[@]}" --iodepth=32 >/dev/null 2>&1 &
-	wait_for 20 '[ "$(served 2001)" -ge 5 ] && [ "$(counter a held)" -ge 20 ]' ||
-		fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	one=$(served 2001) two=$(served 2002)
-	sleep 4
-	one=$(($(served 2001) - one)) two=$(($(served 2002) - two))
-	say "one process: $one requests, 32: $two"
-	killall fio
-	wait_for 20 '! pidof fio >/dev/null'
-	losetup -d /dev/loop0
-	[ $((one * 100)) -ge $(((one + two) * 31)) ]
 }
 
 # Verifies an NVMe target over the loopback, for a user of its client.
@@ -659,7 +604,6 @@ try 30 "a user namespace: the user outside" spaced
 try 60 "subordinate ids: the user who created the namespace" subordinate
 try 30 "suid: root; seteuid: the assumed user" elevated
 try 30 "a user's slice of systemd: the user" sliced
-try 30 "a loop device: one process beside 32 has its share" beneath
 long try 60 "layers: the user, the cgroup alone, or none" between
 long try 60 "page cache: the cgroup that dirtied the file first, the uid of the caller" cached
 long try 60 "NVMe target: no owner" nvme
@@ -673,5 +617,5 @@ for how in direct buffered; do
 	long try 120 "NFS, $how: rates within 5 %" limited $how
 done
 long try 90 "NFS: killed, withdrawn, fewer threads while requests are queued" torn
-remarks '^(charged|flags|as|one process)'
+remarks '^(charged|flags|as) '
 summary

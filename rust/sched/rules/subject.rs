@@ -6,7 +6,7 @@ use crate::sched::{
     attr::{Attrs, Id, Opcode},
     error::{Error, Result},
     jobid::JobId,
-    key::Field,
+    key::{Field, Key},
     nid::Nid,
 };
 use core::fmt::{self, Write};
@@ -144,14 +144,10 @@ impl Subject {
                 Id::ABSENT
             }
         };
-        let is_absent = |field| match field {
-            Field::Jobid => attrs.jobid.is_empty(),
-            Field::Uid => attrs.uid == Id::ABSENT,
-            _ => attrs.gid == Id::ABSENT,
-        };
-        let stand_in = fields
-            .iter()
-            .find_map(|field| attrs.stand_in(field).filter(|_| is_absent(field)));
+        let stands_in =
+            |&field: &Field| fields.has(field) && matches!(Key::of(field, attrs), Key::Cgroup(_));
+        let of_task = [Field::Uid, Field::Gid, Field::Jobid];
+        let stand_in = attrs.owner.get().filter(|_| of_task.iter().any(stands_in));
         Self {
             nid: attrs.nid.filter(|_| fields.has(Field::Nid)),
             jobid: if fields.has(Field::Jobid) {

@@ -112,19 +112,28 @@ impl Dmsetup {
         }
     }
 
+    /// Returns the tables of all devices, a target per line.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Dmsetup::run`].
+    fn tables(&self) -> DmsetupResult<String> {
+        let mut tries = 1;
+        loop {
+            match self.run(&["table"]) {
+                Err(DmsetupError::Failed(libc::ENXIO, _)) if tries < TABLE_TRIES => tries += 1,
+                done => return done,
+            }
+        }
+    }
+
     /// Returns the devices of type `nrs` from their tables.
     ///
     /// # Errors
     ///
     /// As for [`Dmsetup::run`].
     pub fn devices(&self) -> DmsetupResult<Vec<Device>> {
-        let mut tries = 1;
-        let text = loop {
-            match self.run(&["table"]) {
-                Err(DmsetupError::Failed(libc::ENXIO, _)) if tries < TABLE_TRIES => tries += 1,
-                done => break done?,
-            }
-        };
+        let text = self.tables()?;
         let of = |name: &str| {
             let names = text
                 .lines()
@@ -156,7 +165,7 @@ impl Dmsetup {
             };
             Some((name.to_owned(), kind.to_owned()))
         };
-        Ok(self.run(&["table"])?.lines().filter_map(kind).collect())
+        Ok(self.tables()?.lines().filter_map(kind).collect())
     }
 
     /// Runs a command that creates or removes nodes, without waiting for udev if udev does not run.

@@ -342,22 +342,15 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
             "check the targets; a client recovers with its next completed request",
         ));
     }
-    let dispatched = |entity: &&Entity| entity.counter("dispatched");
-    let ownerless = |entity: &&Entity| {
+    let (mut all, mut unknown) = (0, 0);
+    for entity in &snapshot.entities {
+        let dispatched = entity.counter("dispatched");
+        all += dispatched;
         let first = entity.name.split('/').next();
-        first.is_some_and(|first| OWNERLESS.contains(&first))
-    };
-    let all: u64 = snapshot
-        .entities
-        .iter()
-        .map(|entity| dispatched(&entity))
-        .sum();
-    let unknown: u64 = snapshot
-        .entities
-        .iter()
-        .filter(ownerless)
-        .map(|one| dispatched(&one))
-        .sum();
+        if first.is_some_and(|first| OWNERLESS.contains(&first)) {
+            unknown += dispatched;
+        }
+    }
     if all >= OWNERS_MIN && unknown > all / 2 {
         list.push((
             format!("{unknown} of {all} requests have no known owner"),

@@ -73,7 +73,9 @@ fn cgroups_join_and_go() {
     let mut now = SECOND;
     for round in 0..8_u32 {
         let party = |id: u32| ClientKey::Key(Key::Cgroup(100 * round + id));
-        let claims: Vec<_> = (0..100).map(|id| service.queue(party(id), 0, now)).collect();
+        let claims: Vec<_> = (0..100)
+            .map(|id| service.queue(party(id), 0, now))
+            .collect();
         service.look(false, now);
         for claim in &claims {
             assert!(!claim.is_shared(), "round {round}");

@@ -51,6 +51,7 @@ struct Nrs {
 
 impl kernel::Module for Nrs {
     fn init(module: &'static ThisModule) -> Result<Self> {
+        sched::attr::cgroup::set_secret(sys::misc::random());
         let rcu = sys::rcu::RcuBarrier;
         let queue = sys::queue::WorkQueues::new()?;
         let registry = engine::registry::init()?;

@@ -17,7 +17,7 @@ use crate::{
         arrival::Arrival, client::Client, registry::Attachment, service::Service, target::Target,
     },
     sched::{
-        attr::{Attrs, Id, Opcode, Priority, Stream},
+        attr::{cgroup::CgroupOwner, Attrs, CgroupPath, Id, Opcode, Priority, Stream},
         item::{Cost, Item},
         jobid::{JobId, Source, Template},
         nid::{Net, Nid},
@@ -338,15 +338,19 @@ impl BlockClient {
         object: u64,
     ) -> Attrs {
         let whose = who.whose(true, true);
-        // The low half distinguishes cgroups.
-        let cgroup = whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32));
-        let (uid, gid, owner) = match whose.owner {
-            Some((uid, gid)) => (Id::new(uid), Id::new(gid), Id::ABSENT),
-            None => match who.cgroup_owner() {
-                (Id::ABSENT, owner) => (Id::ABSENT, Id::ABSENT, owner),
-                // The group and the job of a user's slice are not known.
-                (uid, _) => (uid, Id::ABSENT, cgroup),
-            },
+        let wants_cgroup = whose.owner.is_none() || self.service().dispatch().wants_cgroup();
+        let names = if wants_cgroup {
+            who.cgroup_names()
+        } else {
+            None
+        };
+        let (cgroup, of_cgroup) = names.unwrap_or((CgroupPath::ABSENT, None));
+        let (uid, gid, owner) = match (whose.owner, of_cgroup) {
+            (Some((uid, gid)), _) => (Id::new(uid), Id::new(gid), CgroupPath::ABSENT),
+            // The group and the job of a user's slice are not known.
+            (None, Some(CgroupOwner::User(uid))) => (Id::new(uid), Id::ABSENT, cgroup),
+            (None, Some(CgroupOwner::Cgroup(owner))) => (Id::ABSENT, Id::ABSENT, owner),
+            (None, None) => (Id::ABSENT, Id::ABSENT, CgroupPath::ABSENT),
         };
         let jobid = || naming.jobid(who, &whose, uid.get());
         let nid_of = |client: IpAddr| Nid::new(Net::Tcp, 0, client.into()).ok();

@@ -2,8 +2,8 @@
 
 //! Attributes of a request.
 
+pub mod cgroup;
 mod opcode;
-mod slice;
 mod stream;
 
 use crate::sched::{jobid::JobId, nid::Nid};
@@ -11,8 +11,8 @@ use crate::sched::{jobid::JobId, nid::Nid};
 /// Maximum size of a job, nodes.
 pub const SIZE_MAX: u32 = 4096;
 
+pub use cgroup::CgroupPath;
 pub use opcode::Opcode;
-pub use slice::{owner_of_path, CgroupOwner};
 pub use stream::Stream;
 
 /// Numeric identity that may be absent; absent differs from 0.
@@ -67,10 +67,10 @@ pub struct Attrs {
     pub projid: Id,
     /// Node map id.
     pub nodemap: Id,
-    /// Low half of the id of the cgroup on the unified hierarchy; unique among existing cgroups.
-    pub cgroup: Id,
-    /// Cgroup that stands for absent identities, because no task is known; low half of its id.
-    pub owner: Id,
+    /// Cgroup on the unified hierarchy.
+    pub cgroup: CgroupPath,
+    /// Cgroup that stands for absent identities, because no task is known.
+    pub owner: CgroupPath,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
     /// Number of the front end's client in its service; 0: unknown.
@@ -101,8 +101,8 @@ impl Attrs {
         gid: Id::ABSENT,
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
-        cgroup: Id::ABSENT,
-        owner: Id::ABSENT,
+        cgroup: CgroupPath::ABSENT,
+        owner: CgroupPath::ABSENT,
         opcode: Opcode::OST_READ,
         client: 0,
         target: 0,

@@ -87,10 +87,7 @@ impl JobId {
 /// The name; bytes other than printable ASCII, and blanks, are shown as `_`.
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in self.as_bytes() {
-            f.write_char(char::from(clean(byte)))?;
-        }
-        Ok(())
+        write_clean(self.as_bytes(), f)
     }
 }
 
@@ -98,6 +95,12 @@ impl fmt::Debug for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JobId({self})")
     }
+}
+
+/// Writes `bytes` with `_` in place of blanks and non-printable characters.
+pub(crate) fn write_clean(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut chars = bytes.iter().map(|byte| char::from(clean(*byte)));
+    chars.try_for_each(|char| f.write_char(char))
 }
 
 /// Returns `byte` if it is printable ASCII and not blank, else `_`.

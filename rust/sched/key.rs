@@ -3,7 +3,7 @@
 //! Keys of classes: the value of one attribute of a request.
 
 use crate::sched::{
-    attr::{Attrs, Id, Opcode},
+    attr::{Attrs, CgroupPath, Id, Opcode},
     jobid::JobId,
     nid::{Address, Nid},
     rng::avalanche,
@@ -89,7 +89,7 @@ pub enum Key {
     /// Node map.
     Nodemap(u32),
     /// Cgroup.
-    Cgroup(u32),
+    Cgroup(CgroupPath),
 }
 
 impl Key {
@@ -142,12 +142,12 @@ impl fmt::Display for Key {
                 f.write_char(':')?;
                 escape(job.as_bytes(), f)
             }
-            Self::Uid(id)
-            | Self::Gid(id)
-            | Self::Projid(id)
-            | Self::Nodemap(id)
-            | Self::Cgroup(id) => {
+            Self::Uid(id) | Self::Gid(id) | Self::Projid(id) | Self::Nodemap(id) => {
                 write!(f, ":{id}")
+            }
+            Self::Cgroup(path) => {
+                f.write_char(':')?;
+                path.write_escaped(f)
             }
             Self::Nid(nid) => write!(f, ":{nid}"),
             Self::Opcode(opcode) => write!(f, ":{opcode}"),
@@ -198,7 +198,7 @@ impl Hasher {
     }
 
     /// Mixes the length and the contents of `bytes` into `state`.
-    fn mix_bytes(&self, state: u64, bytes: &[u8]) -> u64 {
+    pub fn mix_bytes(&self, state: u64, bytes: &[u8]) -> u64 {
         let state = self.mix(state, bytes.len() as u64);
         bytes.chunks(8).fold(state, |state, part| {
             let mut word = [0u8; 8];
@@ -260,7 +260,7 @@ impl Hashed for Key {
             Self::Nid(nid) => hasher.mix_nid(hasher.word(6), nid),
             Self::Opcode(opcode) => word(7, u64::from(opcode.number())),
             Self::Nodemap(id) => word(8, u64::from(*id)),
-            Self::Cgroup(id) => word(10, u64::from(*id)),
+            Self::Cgroup(path) => word(10, path.number()),
         }
     }
 }
@@ -288,7 +288,7 @@ impl Hashed for Subject {
         state = hasher.mix(state, pair(raw(self.uid), raw(self.gid)));
         state = hasher.mix(state, pair(raw(self.projid), raw(self.nodemap)));
         let kinds = (u64::from(self.opcode.number()) << 1) | u64::from(self.nid.is_some());
-        state = hasher.mix(state, pair(raw(self.cgroup), kinds));
+        state = hasher.mix(hasher.mix(state, self.cgroup.number()), kinds);
         if let Some(nid) = &self.nid {
             state = hasher.mix_nid(state, nid);
         }
@@ -316,13 +316,14 @@ mod tests {
     #[test]
     fn a_cgroup_stands_for_an_unknown_task() {
         let mut attrs = attrs();
-        attrs.cgroup = Id::new(7);
+        let path = CgroupPath::from_number;
+        attrs.cgroup = path(7);
         assert_eq!(Key::of(Field::Uid, &attrs), Key::Absent(Field::Uid));
-        attrs.owner = Id::new(6);
+        attrs.owner = path(6);
         for field in Field::ALL {
             let wanted = match field {
-                Field::Uid | Field::Gid | Field::Jobid => Key::Cgroup(6),
-                Field::Cgroup => Key::Cgroup(7),
+                Field::Uid | Field::Gid | Field::Jobid => Key::Cgroup(path(6)),
+                Field::Cgroup => Key::Cgroup(path(7)),
                 _ => Key::Absent(field),
             };
             assert_eq!(Key::of(field, &attrs), wanted);
@@ -343,7 +344,7 @@ mod tests {
             zero.gid = Id::new(0);
             zero.projid = Id::new(0);
             zero.nodemap = Id::new(0);
-            zero.cgroup = Id::new(0);
+            zero.cgroup = CgroupPath::from_number(1);
             zero.opcode = Opcode::OST_REPLY;
             zero.jobid = JobId::new(b"0");
             zero.nid = Nid::parse("0@lo").ok();

@@ -280,10 +280,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
     }
 
-    /// Returns the head of `priority` after counting all requests dispatched without the lock.
+    /// Returns the head of `priority` after counting all requests dispatched without the lock. The
+    /// caller may change which requests form a class.
     pub fn head(&mut self, priority: Priority) -> &mut Head<I, P, T> {
         let head_cache = self.head_cache(priority);
-        head_cache.fold();
+        head_cache.clear();
         &mut head_cache.head
     }
 

@@ -36,7 +36,10 @@
 //! | `nid` | see [`crate::sched::nid::pattern`] |
 //! | `jobid` | name of up to 31 bytes, or pattern with `*` or `?` ([`crate::sched::glob`]) |
 //! | `opcode` | name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
-//! | `uid` `gid` `projid` `nodemap` `cgroup` | number to 4294967295: decimal, `0x` hex, `0` octal |
+//! | `uid` `gid` `projid` `nodemap` | number to 4294967295: decimal, `0x` hex, `0` octal |
+//! | `cgroup` | path from `/`, up to 255 bytes; `*` and `?` match within a name |
+//!
+//! A path names the cgroup and what is below it, except what another path names.
 //!
 //! 4294967295 is Lustre's value for "none", and has the same meaning here.
 

@@ -124,31 +124,6 @@ bool nrs_bdev_is_zoned(struct block_device *bdev)
 	return bdev_is_zoned(bdev);
 }
 
-u64 nrs_current_cgroup(void)
-{
-	u64 id = 0;
-
-#ifdef CONFIG_CGROUPS
-	rcu_read_lock();
-	id = cgroup_id(task_dfl_cgroup(current));
-	rcu_read_unlock();
-#endif
-	return id;
-}
-
-int nrs_current_cgroup_name(char *buf, size_t len)
-{
-	int ret = -ENODATA;
-
-#ifdef CONFIG_CGROUPS
-	/* The node may be renamed meanwhile; its old name is freed after a grace period. */
-	rcu_read_lock();
-	ret = strscpy(buf, rcu_dereference(task_dfl_cgroup(current)->kn->name), len);
-	rcu_read_unlock();
-#endif
-	return ret;
-}
-
 unsigned int nrs_nfs_client(u8 *address)
 {
 #if IS_ENABLED(CONFIG_SUNRPC)
@@ -203,47 +178,51 @@ static struct cgroup *nrs_cgroup_of(struct bio *bio)
 	return NULL;
 }
 
-u64 nrs_bio_cgroup(struct bio *bio)
+/*
+ * Returns the cgroup of the running task, unless it is a kernel thread, or @bio is charged to a
+ * cgroup that the task is not in: then the cgroup of @bio, if it is not NULL, as above. The caller
+ * is in a read-side critical section of RCU.
+ */
+static struct cgroup *nrs_cgroup_of_request(struct bio *bio)
 {
-	struct cgroup *cgroup = nrs_cgroup_of(bio);
+	struct cgroup *charged = bio ? nrs_cgroup_of(bio) : NULL;
+#ifdef CONFIG_CGROUPS
+	struct cgroup *own;
 
-	return cgroup ? cgroup_id(cgroup) : 0;
+	if (!(current->flags & PF_KTHREAD)) {
+		own = task_dfl_cgroup(current);
+		if (!charged || cgroup_is_descendant(own, charged))
+			return own;
+	}
+#endif
+	return charged;
 }
 
-static int nrs_name_of(struct cgroup *cgroup, char *buf, size_t len)
+u64 nrs_cgroup(struct bio *bio)
 {
+	struct cgroup *cgroup;
+	u64 id;
+
+	rcu_read_lock();
+	cgroup = nrs_cgroup_of_request(bio);
+	id = cgroup ? cgroup_id(cgroup) : 0;
+	rcu_read_unlock();
+	return id;
+}
+
+int nrs_cgroup_name(struct bio *bio, int level, char *buf, size_t len)
+{
+	struct cgroup *cgroup;
 	int ret = -ENODATA;
 
-	if (cgroup) {
-		rcu_read_lock();
+	rcu_read_lock();
+	cgroup = nrs_cgroup_of_request(bio);
+	if (cgroup && level)
+		cgroup = cgroup_ancestor(cgroup, level);
+	if (cgroup)
 		ret = strscpy(buf, rcu_dereference(cgroup->kn->name), len);
-		rcu_read_unlock();
-	}
+	rcu_read_unlock();
 	return ret;
-}
-
-int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len)
-{
-	return nrs_name_of(nrs_cgroup_of(bio), buf, len);
-}
-
-static struct cgroup *nrs_cgroup_at(struct bio *bio, int level)
-{
-	struct cgroup *cgroup = nrs_cgroup_of(bio);
-
-	return cgroup ? cgroup_ancestor(cgroup, level) : NULL;
-}
-
-int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len)
-{
-	return nrs_name_of(nrs_cgroup_at(bio, level), buf, len);
-}
-
-u64 nrs_bio_cgroup_at(struct bio *bio, int level)
-{
-	struct cgroup *cgroup = nrs_cgroup_at(bio, level);
-
-	return cgroup ? cgroup_id(cgroup) : 0;
 }
 
 bool nrs_bio_is_foreign(struct bio *bio)

@@ -57,29 +57,18 @@ bool nrs_bdev_is_zoned(struct block_device *bdev);
  */
 bool nrs_sizes_are(size_t dm_target, size_t target_type, size_t event);
 
-/* Returns the id of the running task's cgroup on the unified hierarchy. */
-u64 nrs_current_cgroup(void);
-
-/* Copies the last component of the path of that cgroup; returns its length or a negative errno. */
-int nrs_current_cgroup_name(char *buf, size_t len);
-
-/* Returns the id of the cgroup of @bio on the unified hierarchy; 0: none, or the root. */
-u64 nrs_bio_cgroup(struct bio *bio);
+/*
+ * Returns the id of a cgroup on the unified hierarchy: that of the running task; or if the task is
+ * a kernel thread, or @bio is charged to a cgroup that the task is not in, that of @bio below the
+ * root. 0: none. @bio may be NULL.
+ */
+u64 nrs_cgroup(struct bio *bio);
 
 /*
- * Copies the last component of the path of that cgroup; returns its length or a negative errno:
- * -ENODATA if there is no such cgroup, -E2BIG if the name was truncated.
+ * Copies a name in the path of that cgroup: at @level, 1 below the root, or the last one for 0.
+ * Returns its length or a negative errno: -ENODATA if there is none, -E2BIG if it was truncated.
  */
-int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len);
-
-/*
- * Copies the component of the path of that cgroup at @level, 1 below the root; returns its length
- * or a negative errno: -ENODATA if there is none, -E2BIG if it was truncated.
- */
-int nrs_bio_cgroup_part(struct bio *bio, int level, char *buf, size_t len);
-
-/* Returns the id of the cgroup at @level of that path; 0: none. */
-u64 nrs_bio_cgroup_at(struct bio *bio, int level);
+int nrs_cgroup_name(struct bio *bio, int level, char *buf, size_t len);
 
 /* Returns true if @bio is charged to a cgroup below the root that the running task is not in. */
 bool nrs_bio_is_foreign(struct bio *bio);

@@ -27,7 +27,7 @@ use core::{
 use kernel::{bindings, prelude::*};
 
 use super::{atomic::Hint, bio::BioView, raw};
-use crate::sched::attr::{owner_of_path, CgroupOwner, Id};
+use crate::sched::attr::cgroup::{names_of, CgroupNames};
 
 /// The running task, and the cgroup for which a request is made. Each attribute is read when it is
 /// needed. While a worker submits a deferred bio, the submitter is that of the bio.
@@ -41,7 +41,7 @@ pub(crate) struct Submitter<'a> {
     flags: u32,
     /// Submitter of a deferred bio; null: the task.
     record: *const SubmitterRecord,
-    /// Bio that determines the cgroup; null: the cgroup of the task.
+    /// Bio that may determine the cgroup; null: the cgroup of the task.
     bio: *mut bindings::bio,
     _bio: PhantomData<BioView<'a>>,
 }
@@ -66,6 +66,8 @@ pub(crate) struct SubmitterRecord {
     whose: SubmitterId,
     /// User and group from [`Submitter::task_owner`].
     task: Option<(u32, u32)>,
+    /// Path and owner from [`Submitter::cgroup_names`].
+    cgroup: Option<CgroupNames>,
     names: Option<KBox<RecordedNames>>,
     /// Address of the counter in which a request of the submitter is already counted; 0: none.
     counter: Hint,
@@ -141,6 +143,7 @@ impl<'a> Submitter<'a> {
         Some(SubmitterRecord {
             whose: self.whose(true, true),
             task: self.task_owner(),
+            cgroup: self.cgroup_names(),
             names,
             counter: Hint::new(0),
             index: Hint::new(0),
@@ -305,49 +308,32 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Returns the id of the cgroup on the unified hierarchy: that of the bio, if the bio is
-    /// charged to one below the root, else that of the task. `None` for a kernel thread; 0 without
-    /// cgroups.
+    /// Returns the id of the cgroup on the unified hierarchy: that of the task, or that of the bio,
+    /// if it is charged to one that the task is not in. `None` for a kernel thread without such a
+    /// bio; 0 without cgroups.
     pub(crate) fn cgroup(&self) -> Option<u64> {
         if let Some(record) = self.recorded() {
             return record.whose.cgroup;
         }
-        if !self.bio.is_null() {
-            // SAFETY: By the type invariant.
-            let id = unsafe { raw::nrs_bio_cgroup(self.bio) };
-            if id != 0 {
-                return Some(id);
-            }
-        }
-        if self.is_kthread() {
-            return None;
-        }
-        // SAFETY: Always safe to call from task context.
-        Some(unsafe { raw::nrs_current_cgroup() })
+        // SAFETY: By the type invariant.
+        let id = unsafe { raw::nrs_cgroup(self.bio) };
+        (id != 0 || !self.is_kthread()).then_some(id)
     }
 
-    /// Returns the owner of the cgroup that the request is charged to: the id of a user, or of a
-    /// cgroup; both are absent for the root.
-    #[cold]
-    pub(crate) fn cgroup_owner(&self) -> (Id, Id) {
-        if self.bio.is_null() {
-            return (Id::ABSENT, Id::ABSENT);
+    /// Returns the path and the owner of the cgroup of [`Self::cgroup`].
+    pub(crate) fn cgroup_names(&self) -> Option<CgroupNames> {
+        if let Some(record) = self.recorded() {
+            return record.cgroup;
         }
-        let name = |level, buf: &mut [u8]| {
-            let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
-            // SAFETY: By the type invariant, and `buf` is valid for its length.
-            let len = unsafe { raw::nrs_bio_cgroup_part(self.bio, level, text, size) };
-            usize::try_from(len).ok()
-        };
-        match owner_of_path(name) {
-            Some(CgroupOwner::User(uid)) => (Id::new(uid), Id::ABSENT),
-            Some(CgroupOwner::Level(level)) => {
-                // SAFETY: By the type invariant.
-                let id = unsafe { raw::nrs_bio_cgroup_at(self.bio, level) };
-                (Id::ABSENT, Id::new(id as u32))
-            }
-            None => (Id::ABSENT, Id::ABSENT),
-        }
+        let name = |level, buf: &mut [u8]| usize::try_from(self.name_at(level, buf)).ok();
+        self.cgroup().map(|id| names_of(id, name))
+    }
+
+    /// Copies a name in the path of the cgroup to `buf`, as `nrs_cgroup_name` does.
+    fn name_at(&self, level: i32, buf: &mut [u8]) -> i32 {
+        let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
+        // SAFETY: By the type invariant, and `buf` is valid for its length.
+        unsafe { raw::nrs_cgroup_name(self.bio, level, text, size) }
     }
 
     /// Returns the last component of the path of the cgroup of [`Self::cgroup`], at most 63 bytes;
@@ -358,16 +344,7 @@ impl<'a> Submitter<'a> {
             *buf = name;
             return buf.get(..len);
         }
-        let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
-        let mut len = -(bindings::ENODATA as i32);
-        if !self.bio.is_null() {
-            // SAFETY: By the type invariant, and `buf` is valid for its length.
-            len = unsafe { raw::nrs_bio_cgroup_name(self.bio, text, size) };
-        }
-        if len == -(bindings::ENODATA as i32) && !self.is_kthread() {
-            // SAFETY: `buf` is valid for its length.
-            len = unsafe { raw::nrs_current_cgroup_name(text, size) };
-        }
+        let len = self.name_at(0, buf);
         match usize::try_from(len) {
             Ok(len) => buf.get(..len).filter(|name| !name.is_empty()),
             // The name did not fit and is truncated.
@@ -406,6 +383,7 @@ impl SubmitterRecord {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.whose == other.whose
             && self.task == other.task
+            && self.cgroup == other.cgroup
             && self.names.as_deref() == other.names.as_deref()
     }
 

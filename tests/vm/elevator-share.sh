@@ -29,16 +29,11 @@ setup() {
 	large
 }
 
-# number GROUP: Creates a cgroup and prints its number.
-number() {
-	mkdir -p "/sys/fs/cgroup/test.$1"
-	stat -c %i "/sys/fs/cgroup/test.$1"
-}
-
 # flushed A B: Lets groups a and b write A and B through the page cache, and starts the flush.
 flushed() {
 	local name fd
 	for name in a b; do
+		mkdir -p /sys/fs/cgroup/test.$name
 		# The last close of a disk flushes it.
 		exec {fd}<>"$1"
 		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs
@@ -60,8 +55,8 @@ limited() {
 	setup 1000
 	[ -z "$1" ] || adjust /sys/block/nb0/queue/iosched/jobid_name "$1"
 	policy svc 'tbf cgroup'
-	set_to svc nrs_tbf_rule "start one cgroup={$(number a)} rate=1MiB/s"
-	set_to svc nrs_tbf_rule "start two cgroup={$(number b)} rate=4MiB/s"
+	set_to svc nrs_tbf_rule "start one cgroup={/test.a} rate=1MiB/s"
+	set_to svc nrs_tbf_rule "start two cgroup={/test.b} rate=4MiB/s"
 	flushed /dev/mapper/{a,b}
 	saturated 100 a b
 	gather 10 bytes
@@ -76,7 +71,7 @@ limited() {
 shared() {
 	setup 20000
 	policy svc 'fairshare cgroup_fair'
-	set_to svc nrs_fairshare_weights "cgroup:$(number a):1,cgroup:$(number b):$1"
+	set_to svc nrs_fairshare_weights "cgroup:/test.a:1,cgroup:/test.b:$1"
 	flushed /dev/mapper/{a,b}
 	saturated 100 a b
 	gather 1 bytes
@@ -96,18 +91,17 @@ files() {
 	mkfs.ext4 -q -J size=8 -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
-	local name before start now numbers
+	local name before start now
 	for name in a b; do dd if=/dev/zero of=/mnt/a/$name bs=64k count=1280 2>/dev/null; done
 	umount /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
-	numbers=("$(number a)" "$(number b)")
 	policy svc 'tbf cgroup'
-	set_to svc nrs_tbf_rule "start one cgroup={${numbers[0]}} rate=1MiB/s"
-	set_to svc nrs_tbf_rule "start two cgroup={${numbers[1]}} rate=4MiB/s"
+	set_to svc nrs_tbf_rule "start one cgroup={/test.a} rate=1MiB/s"
+	set_to svc nrs_tbf_rule "start two cgroup={/test.b} rate=4MiB/s"
 	large
 	# served: Prints the bytes that the disk has written for each group.
 	served() {
-		awk -v a="\"cgroup:${numbers[0]}\"" -v b="\"cgroup:${numbers[1]}\"" '
+		awk -v a='"cgroup:/test.a"' -v b='"cgroup:/test.b"' '
 			$2 == "class:" { class = $3 }
 			$1 == "cost:" { cost[class] = $2 }
 			END { print cost[a] + 0, cost[b] + 0 }' "$(at svc nrs_tbf_stats)"

@@ -150,7 +150,7 @@ buffered() {
 	[ "$1" = sequential ] || options=(--rw=randwrite --bs=4k --io_size=20m --norandommap) cost=20
 	policy svc 'tbf cgroup'
 	set_to svc nrs_tbf_rule 'change default rate=100000'
-	rule "cgroup={$(stat -c %i /sys/fs/cgroup/test.a)} rate=$cost"
+	rule "cgroup={/test.a} rate=$cost"
 	# in_b SECONDS: Sets $rate to the reads per second of group b.
 	in_b() {
 		(echo $BASHPID >/sys/fs/cgroup/test.b/cgroup.procs

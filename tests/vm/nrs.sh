@@ -153,11 +153,10 @@ clean_up() {
 		[ -n "$(devices)" ] || break
 	done >/tmp/clean.log 2>&1
 	for name in /dev/mapper/*; do [ ! -L "$name" ] || rm "$name"; done
-	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do
+	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/; do
 		[ ! -d "$dir" ] || rmdir "$dir"
 	done
-	[ ! -d /sys/fs/cgroup/user.slice ] ||
-		find /sys/fs/cgroup/user.slice -depth -type d -exec rmdir {} \;
+	find /sys/fs/cgroup/ -mindepth 1 -depth -type d -path '/sys/fs/cgroup/[tu]*' -exec rmdir {} \;
 	for dir in /sys/kernel/config/nullb/*/; do
 		dir=${dir%/}
 		[ ! -d "$dir" ] || null_blk_remove "${dir##*/}"

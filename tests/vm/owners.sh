@@ -221,10 +221,9 @@ grouped() {
 	client a /dev/nb0 svc
 	policy svc 'fairshare uid_then_cgroup_fair'
 	mkdir -p /sys/fs/cgroup/test.{2007,2008}
-	local group
-	group=cgroup:$(stat -c %i /sys/fs/cgroup/test.2007)
+	local group=cgroup:/test.2007
 	user=uid:2007/$group none=uid:absent/cgroup:absent thread=$group/$group other=$group/$group
-	[ "$front" != dm ] || thread=$none other=uid:2008/cgroup:$(stat -c %i /sys/fs/cgroup/test.2008)
+	[ "$front" != dm ] || thread=$none other=uid:2008/cgroup:/test.2008
 }
 
 # layer NAME TABLE READER WRITER: Creates a device-mapper device, and verifies the owners of reads

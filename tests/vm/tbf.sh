@@ -145,25 +145,67 @@ jobid() {
 	rates 5 a=20 b=40 c=60 d=60
 }
 
-# Verifies cgroups by number, for any user: rates, then shares.
+# Verifies cgroups by path, for any user: rates, then shares.
 cgroups() {
 	setup 3
-	mkdir -p /sys/fs/cgroup/test-one
-	local number
-	number=$(stat -c %i /sys/fs/cgroup/test-one)
 	policy svc 'tbf cgroup'
-	rule start one "cgroup={$number}" rate=20
+	rule start one 'cgroup={/test-one}' rate=20
 	rule change default rate=80
 	group=test-one begin a 1001 100
 	group=test-two begin b 1001 100
 	group=test-3 begin c 1002 100
 	rates 5 a=20 b=80 c=80
 	echo 2 >"$(at svc slots)"
-	set_to svc nrs_fairshare_weights "cgroup:$number:2"
+	set_to svc nrs_fairshare_weights 'cgroup:/test-one:2'
 	policy svc 'fairshare cgroup_fair'
 	settle a b c
 	gather 3 ended
 	within 10 "${got[0]}" $((2 * got[1])) && within 10 "${got[1]}" "${got[2]}" || fail "${got[*]}"
+}
+
+# restarted TIMES: Moves a load of device a into a new cgroup at the same path that often, as a unit
+# that restarts. Sets $ended to the requests that ended from the first start on, and $time.
+restarted() {
+	local i start=${EPOCHREALTIME/./} before unit=/sys/fs/cgroup/test.slice/unit.service
+	before=$(counter a ended)
+	for ((i = 0; i < $1; i++)); do
+		group=test.slice/unit.service/worker begin a 1001 100 --iodepth=4
+		saturated 2 a
+		sleep 0.5
+		echo 1 >$unit/cgroup.kill
+		wait_for 10 "rmdir $unit/worker && rmdir $unit" || fail "a cgroup stays"
+	done
+	ended=$(($(counter a ended) - before)) time=$((${EPOCHREALTIME/./} - start))
+}
+
+# Verifies rules for cgroups that do not exist yet: a unit that restarts ten times keeps its rate
+# and its tokens, also for what is below it; each unit that a pattern matches has its own rate, and
+# a slice has one for all that is below it.
+restarts() {
+	setup 4
+	mkdir -p /sys/fs/cgroup/{test.slice,test-two.slice}
+	policy svc 'tbf cgroup'
+	rule start any 'cgroup={/test.slice/*}' rate=40
+	rule start one 'cgroup={/test.slice/unit.service}' rate=20 rank=any
+	rule start slice 'cgroup={/test-two.slice}' rate=60
+	rule change default rate=1000
+	local ended
+	restarted 10
+	say "$ended requests in $((time / 1000)) ms of a unit that restarts at 20/s"
+	# The unit is idle while it restarts.
+	[ "$ended" -ge 50 ] && [ "$ended" -le $((20 * time / 1000000 + 6)) ] ||
+		fail "$ended: $(cat "$(at svc nrs_tbf_stats)")"
+	group=test.slice/unit.service/x begin a 1001 100
+	group=test.slice/other.service begin b 1001 100
+	group=test.slice/third.service/x begin c 1002 100
+	group=test-two.slice/y.service begin d 1002 100
+	rates 5 a=20 b=40 c=40 d=60
+	grep -q 'class: "cgroup:/test.slice/third.service"' "$(at svc nrs_tbf_stats)" ||
+		fail "$(cat "$(at svc nrs_tbf_stats)")"
+	# Without the pattern, only the unit's own path counts.
+	rule stop any
+	rule start third 'cgroup={/test.slice/third.service/x}' rate=30
+	rates 5 a=20 c=30 d=60
 }
 
 # Verifies that each change takes effect on queued requests at once, and that throttled requests do
@@ -285,7 +327,8 @@ try 60 "uid, gid, opcode: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
 long try 60 "a request counts once, whatever its size" sizes
 long try 60 "jobid: cgroups, with wildcards" jobid
-try 60 "cgroups by number: rates and shares" cgroups
+try 60 "cgroups by path: rates and shares" cgroups
+try 60 "cgroups by path: units that restart, slices and patterns" restarts
 try 60 "changes take effect on queued requests at once" changes
 try 60 "borrow: unused rates are lent, and returned" lending
 try 60 "also: two limits at once" two_limits

@@ -52,10 +52,7 @@ impl Decoded {
                 gid: Id::new(record.gid),
                 projid: Id::new(record.projid),
                 nodemap: Id::new(record.nodemap),
-                cgroup: Id::ABSENT,
-                owner: Id::ABSENT,
                 opcode,
-                client: 0,
                 target: record.target,
                 stream: record.stream,
                 object: record.object,
@@ -67,6 +64,7 @@ impl Decoded {
                 } else {
                     Priority::Regular
                 },
+                ..Attrs::UNKNOWN
             },
             cost: Cost::new(opcode.direction(), charge),
         })

@@ -23,7 +23,10 @@ use kernel::{
 
 use crate::{
     engine::target::Target,
-    sched::tag_shares::{Owner, TagShares},
+    sched::{
+        attr::cgroup::CgroupOwner,
+        tag_shares::{Owner, TagShares},
+    },
     sys::{
         atomic::Hint,
         bio::BioView,
@@ -66,8 +69,12 @@ pub(super) struct Tags {
 /// Returns the owner of the requests of a submitter; of the cgroup, if the task has none.
 fn owner(who: &Submitter<'_>) -> Owner {
     let uid = who.task_owner().map(|(uid, _)| uid);
+    let of_cgroup = || match who.cgroup_names()?.1? {
+        CgroupOwner::User(uid) => Some(uid),
+        CgroupOwner::Cgroup(_) => None,
+    };
     Owner {
-        uid: uid.or_else(|| who.cgroup_owner().0.get()),
+        uid: uid.or_else(of_cgroup),
         cgroup: who.cgroup(),
     }
 }

@@ -237,8 +237,15 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
             .and_then(|part| part.note_interval());
         if interval.is_some_and(|interval| now.saturating_sub(self.cleared) >= interval) {
             self.cleared = now;
-            self.fold();
-            self.cache = [None; PLACES];
+            self.clear();
+        }
+    }
+
+    /// Forgets the classes of recent requests, after counting those that passed without the lock.
+    pub(super) fn clear(&mut self) {
+        self.fold();
+        for entry in &mut self.cache {
+            *entry = None;
         }
     }
 }

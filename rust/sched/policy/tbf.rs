@@ -373,7 +373,8 @@ impl<I: Item> Classful<I> for Tbf {
     }
 
     fn key(&self, attrs: &Attrs) -> ClassFields {
-        ClassFields::One(Subject::of(attrs, self.fields))
+        let subject = Subject::of(attrs, self.fields);
+        ClassFields::One(self.update.plan().rules().with_named_cgroup(subject))
     }
 
     fn shared(&self, key: &ClassFields) -> Option<ClassFields> {

@@ -3,7 +3,10 @@
 //! Conditions, which select the requests of a rule.
 
 use crate::sched::{
-    attr::Opcode,
+    attr::{
+        cgroup::{self, PATH_MAX},
+        CgroupPath, Opcode,
+    },
     error::Code,
     glob,
     jobid::{JobId, JOBID_MAX},
@@ -102,8 +105,10 @@ pub enum ConditionValue {
     Number(u32),
     /// A job identifier.
     Job(JobId),
-    /// A pattern of job identifiers, given by the text.
-    JobPattern,
+    /// The path of a cgroup.
+    Cgroup(CgroupPath),
+    /// A pattern of job identifiers or of paths, given by the text.
+    NamePattern,
     /// A network identifier.
     Nid(Nid),
     /// A pattern of network identifiers.
@@ -124,11 +129,14 @@ impl ConditionValue {
         keep: &mut dyn FnMut(NumberRange) -> Result<usize, NoMemory>,
     ) -> Result<Self, RuleError> {
         match field {
-            Field::Uid | Field::Gid | Field::Projid | Field::Nodemap | Field::Cgroup => {
-                number(text)
-                    .map(Self::Number)
-                    .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295"))
-            }
+            Field::Uid | Field::Gid | Field::Projid | Field::Nodemap => number(text)
+                .map(Self::Number)
+                .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295")),
+            Field::Cgroup => match CgroupPath::parse(text.as_bytes()) {
+                Some(_) if glob::is_pattern(text.as_bytes()) => Ok(Self::NamePattern),
+                Some(path) if text.len() <= PATH_MAX => Ok(Self::Cgroup(path)),
+                _ => Err(RuleError::invalid(at, cgroup::EXPECTED)),
+            },
             Field::Opcode => Opcode::parse(text)
                 .map(|opcode| Self::Number(opcode.number()))
                 .ok_or(RuleError::invalid(at, "an operation, such as ost_read")),
@@ -138,7 +146,7 @@ impl ConditionValue {
                     let expected = "a job identifier of up to 31 bytes";
                     Err(RuleError::invalid(at, expected))
                 } else if glob::is_pattern(bytes) {
-                    Ok(Self::JobPattern)
+                    Ok(Self::NamePattern)
                 } else {
                     Ok(Self::Job(JobId::new(bytes)))
                 }
@@ -216,8 +224,9 @@ pub struct Conditions {
     conditions: GrowingList<Condition>,
     numbers: GrowingList<u32>,
     jobs: GrowingList<JobId>,
-    /// Ranges of bytes in `text`.
-    job_patterns: GrowingList<Span>,
+    cgroups: GrowingList<CgroupPath>,
+    /// Ranges of bytes in `text`, of job identifiers and paths.
+    name_patterns: GrowingList<Span>,
     nids: GrowingList<Nid>,
     nid_patterns: GrowingList<Pattern>,
     ranges: GrowingList<NumberRange>,
@@ -238,7 +247,8 @@ impl Conditions {
             conditions: GrowingList::new(),
             numbers: GrowingList::new(),
             jobs: GrowingList::new(),
-            job_patterns: GrowingList::new(),
+            cgroups: GrowingList::new(),
+            name_patterns: GrowingList::new(),
             nids: GrowingList::new(),
             nid_patterns: GrowingList::new(),
             ranges: GrowingList::new(),
@@ -313,8 +323,15 @@ impl Conditions {
             Field::Jobid => {
                 self.jobs(condition).binary_search(&subject.jobid).is_ok()
                     || self
-                        .job_patterns(condition)
+                        .name_patterns(condition)
                         .any(|pattern| glob::matches(pattern, subject.jobid.as_bytes()))
+            }
+            Field::Cgroup => {
+                let has = |text| self.has_path(condition, text);
+                self.cgroups(condition)
+                    .binary_search(&subject.cgroup)
+                    .is_ok()
+                    || subject.cgroup.text(&mut [0; PATH_MAX + 1]).is_some_and(has)
             }
             Field::Nid => subject.nid.as_ref().is_some_and(|nid| {
                 self.nids(condition).binary_search(nid).is_ok()
@@ -333,7 +350,7 @@ impl Conditions {
     /// Returns the exact values of a condition on numbers.
     pub fn numbers(&self, condition: &Condition) -> &[u32] {
         match condition.field {
-            Field::Nid | Field::Jobid => &[],
+            Field::Nid | Field::Jobid | Field::Cgroup => &[],
             _ => condition.exact.of(self.numbers.as_slice()),
         }
     }
@@ -346,10 +363,30 @@ impl Conditions {
         }
     }
 
-    /// Returns the patterns of a condition on job identifiers.
-    pub fn job_patterns(&self, condition: &Condition) -> impl Iterator<Item = &[u8]> + '_ {
+    /// Returns the exact values of a condition on cgroups.
+    pub fn cgroups(&self, condition: &Condition) -> &[CgroupPath] {
+        match condition.field {
+            Field::Cgroup => condition.exact.of(self.cgroups.as_slice()),
+            _ => &[],
+        }
+    }
+
+    /// Returns true if a pattern of a condition on cgroups matches `path`.
+    fn has_path(&self, condition: &Condition, path: &[u8]) -> bool {
+        let mut patterns = self.name_patterns(condition);
+        patterns.any(|pattern| cgroup::matches(pattern, path))
+    }
+
+    /// Returns true if a pattern of cgroups in `conjunction` matches `path`.
+    pub fn name_cgroup(&self, conjunction: Span, path: &[u8]) -> bool {
+        let mut all = self.conditions(conjunction).iter();
+        all.any(|condition| condition.field == Field::Cgroup && self.has_path(condition, path))
+    }
+
+    /// Returns the patterns of a condition on job identifiers or cgroups.
+    pub fn name_patterns(&self, condition: &Condition) -> impl Iterator<Item = &[u8]> + '_ {
         let patterns = match condition.field {
-            Field::Jobid => condition.patterns.of(self.job_patterns.as_slice()),
+            Field::Jobid | Field::Cgroup => condition.patterns.of(self.name_patterns.as_slice()),
             _ => &[],
         };
         patterns.iter().map(|span| span.of(self.text.as_slice()))
@@ -377,7 +414,7 @@ impl Conditions {
         let patterns = self.nid_patterns.as_slice().len();
         let several = self.conjunctions().map(|span| self.conditions(span).len());
         patterns
-            .saturating_add(self.job_patterns.as_slice().len())
+            .saturating_add(self.name_patterns.as_slice().len())
             .saturating_add(several.filter(|len| *len > 1).count())
     }
 
@@ -422,7 +459,11 @@ impl ConditionsBuilder {
         match field {
             Field::Jobid => (
                 made.jobs.as_slice().len(),
-                made.job_patterns.as_slice().len(),
+                made.name_patterns.as_slice().len(),
+            ),
+            Field::Cgroup => (
+                made.cgroups.as_slice().len(),
+                made.name_patterns.as_slice().len(),
             ),
             Field::Nid => (
                 made.nids.as_slice().len(),
@@ -448,6 +489,7 @@ impl ConditionsBuilder {
         // INVARIANT: sorted here; nothing is added to the span later.
         match field {
             Field::Jobid => sort::sort_by(exact.of_mut(made.jobs.as_mut_slice()), Ord::cmp),
+            Field::Cgroup => sort::sort_by(exact.of_mut(made.cgroups.as_mut_slice()), Ord::cmp),
             Field::Nid => sort::sort_by(exact.of_mut(made.nids.as_mut_slice()), Ord::cmp),
             _ => sort::sort_by(exact.of_mut(made.numbers.as_mut_slice()), Ord::cmp),
         }
@@ -512,10 +554,11 @@ impl ConditionVisitor for ConditionsBuilder {
         match item {
             ConditionValue::Number(number) => made.numbers.push(number)?,
             ConditionValue::Job(job) => made.jobs.push(job)?,
-            ConditionValue::JobPattern => {
+            ConditionValue::Cgroup(path) => made.cgroups.push(path)?,
+            ConditionValue::NamePattern => {
                 let from = at.saturating_sub(self.from).saturating_add(self.shift);
                 let to = from.saturating_add(text.len());
-                made.job_patterns.push(Span::new(from, to))?;
+                made.name_patterns.push(Span::new(from, to))?;
             }
             ConditionValue::Nid(nid) => made.nids.push(nid)?,
             ConditionValue::NidPattern(pattern) => made.nid_patterns.push(pattern)?,

@@ -17,6 +17,7 @@
 //! patterns are preferred.
 
 use crate::sched::{
+    attr::{cgroup::PATH_MAX, CgroupPath},
     glob,
     jobid::JobId,
     key::Field,
@@ -99,18 +100,19 @@ struct Index {
     /// Fields with numeric values, by [`number_key`].
     numbers: Postings<u64>,
     jobs: Postings<JobId>,
+    cgroups: Postings<CgroupPath>,
     nids: Postings<Nid>,
     job_guards: GrowingList<(glob::NamePrefilter, u32)>,
+    cgroup_guards: GrowingList<(glob::NamePrefilter, u32)>,
     nid_guards: GrowingList<(pattern::NidGuard, u32)>,
 }
 
 /// Fields with numeric values.
-const NUMBERS: [Field; 6] = [
+const NUMBERS: [Field; 5] = [
     Field::Uid,
     Field::Gid,
     Field::Projid,
     Field::Nodemap,
-    Field::Cgroup,
     Field::Opcode,
 ];
 
@@ -146,9 +148,10 @@ impl Index {
         all: &[Conjunction],
         takes: impl Fn(u32, usize) -> bool,
     ) -> Result<Self, NoMemory> {
-        let (mut numbers, mut jobs, mut nids) =
-            (GrowingList::new(), GrowingList::new(), GrowingList::new());
-        let (mut job_guards, mut nid_guards) = (GrowingList::new(), GrowingList::new());
+        let (mut numbers, mut jobs) = (GrowingList::new(), GrowingList::new());
+        let (mut cgroups, mut nids) = (GrowingList::new(), GrowingList::new());
+        let (mut job_guards, mut cgroup_guards) = (GrowingList::new(), GrowingList::new());
+        let mut nid_guards = GrowingList::new();
         for (ordinal, rule, conditions) in conjunctions(entries, all) {
             for (place, condition) in conditions.iter().enumerate() {
                 if !takes(ordinal, place) {
@@ -160,11 +163,18 @@ impl Index {
                 for &job in rule.jobs(condition) {
                     jobs.push((job, ordinal))?;
                 }
+                for &path in rule.cgroups(condition) {
+                    cgroups.push((path, ordinal))?;
+                }
                 for &nid in rule.nids(condition) {
                     nids.push((nid, ordinal))?;
                 }
-                for pattern in rule.job_patterns(condition) {
-                    job_guards.push((glob::NamePrefilter::of(pattern), ordinal))?;
+                let guards = match condition.field() {
+                    Field::Cgroup => &mut cgroup_guards,
+                    _ => &mut job_guards,
+                };
+                for pattern in rule.name_patterns(condition) {
+                    guards.push((glob::NamePrefilter::of(pattern), ordinal))?;
                 }
                 for pattern in rule.nid_patterns(condition) {
                     nid_guards.push((pattern.guard(rule.ranges()), ordinal))?;
@@ -174,8 +184,10 @@ impl Index {
         Ok(Self {
             numbers: Postings::new(numbers)?,
             jobs: Postings::new(jobs)?,
+            cgroups: Postings::new(cgroups)?,
             nids: Postings::new(nids)?,
             job_guards,
+            cgroup_guards,
             nid_guards,
         })
     }
@@ -184,7 +196,7 @@ impl Index {
     /// with patterns has a higher result than any condition without.
     fn path_length(&self, rule: &Conditions, condition: &Condition) -> usize {
         let patterns = rule.nid_patterns(condition).len();
-        let patterns = patterns.saturating_add(rule.job_patterns(condition).count());
+        let patterns = patterns.saturating_add(rule.name_patterns(condition).count());
         if patterns > 0 {
             return patterns.saturating_add(u32::MAX as usize);
         }
@@ -193,8 +205,10 @@ impl Index {
             .iter()
             .map(|&number| self.numbers.get(&number_key(condition.field(), number)));
         let jobs = rule.jobs(condition).iter().map(|job| self.jobs.get(job));
+        let cgroups = rule.cgroups(condition).iter();
+        let cgroups = cgroups.map(|path| self.cgroups.get(path));
         let nids = rule.nids(condition).iter().map(|nid| self.nids.get(nid));
-        let lists = numbers.chain(jobs).chain(nids);
+        let lists = numbers.chain(jobs).chain(cgroups).chain(nids);
         lists.map(<[u32]>::len).max().unwrap_or_default()
     }
 
@@ -222,7 +236,10 @@ pub struct RuleSet {
     default: u32,
     entries: GrowingList<SetEntry>,
     conjunctions: GrowingList<Conjunction>,
-    index: Index,
+    /// Conjunctions by all their conditions.
+    all: Index,
+    /// Conjunctions by their access paths; `None` if each has one condition.
+    paths: Option<Index>,
 }
 
 impl RuleSet {
@@ -259,23 +276,52 @@ impl RuleSet {
             entries.push(SetEntry { rule, also, len })?;
         }
 
-        let mut index = Index::new(entries.as_slice(), all.as_slice(), |_, _| true)?;
+        let index = Index::new(entries.as_slice(), all.as_slice(), |_, _| true)?;
         let several = conjunctions(entries.as_slice(), all.as_slice())
             .any(|(_, _, conditions)| conditions.len() > 1);
-        if several {
+        let paths = if several {
             let paths = index.paths(entries.as_slice(), all.as_slice())?;
             let path = |ordinal: u32| paths.as_slice().get(ordinal as usize);
-            index = Index::new(entries.as_slice(), all.as_slice(), |ordinal, place| {
-                path(ordinal).is_some_and(|&path| usize::from(path) == place)
-            })?;
-        }
+            let takes = |ordinal, place| path(ordinal).is_some_and(|&it| usize::from(it) == place);
+            Some(Index::new(entries.as_slice(), all.as_slice(), takes)?)
+        } else {
+            None
+        };
         Ok(Self {
             generation,
             default: place(default).unwrap_or_default(),
             entries,
             conjunctions: all,
-            index,
+            all: index,
+            paths,
         })
+    }
+
+    /// Returns `subject` with the nearest cgroup that a rule names: `path` itself, or one of its
+    /// ancestors. So what is below a cgroup counts as a part of it.
+    pub fn with_named_cgroup(&self, subject: Subject) -> Subject {
+        let exact = &self.all.cgroups;
+        let guards = self.all.cgroup_guards.as_slice();
+        let has_cgroups = !exact.starts.as_slice().is_empty() || !guards.is_empty();
+        let Some(path) = subject.cgroup.get().filter(|_| has_cgroups) else {
+            return subject;
+        };
+        let has_pattern = |text: &[u8]| {
+            let digest = glob::NameDigest::of(text);
+            let mut passing = guards.iter().filter(|(guard, _)| guard.passes(&digest));
+            passing.any(|&(_, ordinal)| {
+                let conjunction = self.conjunctions.as_slice().get(ordinal as usize);
+                conjunction.is_some_and(|Conjunction { rule, conditions }| {
+                    let rule = self.rule(*rule);
+                    rule.is_some_and(|rule| rule.conditions.name_cgroup(*conditions, text))
+                })
+            })
+        };
+        let is_named = |path, text: &[u8]| !exact.get(&path).is_empty() || has_pattern(text);
+        Subject {
+            cgroup: path.nearest(is_named),
+            ..subject
+        }
     }
 
     /// Returns the index of the rule for `subject`: the first rule whose conditions hold, else the
@@ -288,15 +334,17 @@ impl RuleSet {
     /// Returns the index of the rule for `subject`, and the number of patterns and conjunctions
     /// compared.
     pub fn find_with_cost(&self, subject: &Subject) -> (u32, u32) {
-        let index = &self.index;
+        let index = self.paths.as_ref().unwrap_or(&self.all);
         let mut work = 0;
-        let [uid, gid, projid, nodemap, cgroup, opcode] = NUMBERS.map(|field| {
+        let subject = &self.with_named_cgroup(*subject);
+        let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
             let key = number_key(field, subject.number(field));
             index.numbers.get(&key)
         });
         let nid = subject.nid.as_ref();
         let nids = nid.map_or(&[][..], |nid| index.nids.get(nid));
         let jobs = index.jobs.get(&subject.jobid);
+        let cgroup = index.cgroups.get(&subject.cgroup);
         let mut lists = [uid, gid, projid, nodemap, cgroup, opcode, nids, jobs];
         let mut best = self.first_of(&mut lists, subject, &mut work);
 
@@ -309,6 +357,14 @@ impl RuleSet {
             let digest = glob::NameDigest::of(subject.jobid.as_bytes());
             let passes = |guard: &glob::NamePrefilter| guard.passes(&digest);
             let guards = index.job_guards.as_slice();
+            best = self.first_guarded(guards, passes, subject, best, &mut work);
+        }
+        if !index.cgroup_guards.as_slice().is_empty() {
+            let mut buf = [0; PATH_MAX + 1];
+            let text = subject.cgroup.text(&mut buf).unwrap_or(&[]);
+            let digest = glob::NameDigest::of(text);
+            let passes = |guard: &glob::NamePrefilter| guard.passes(&digest);
+            let guards = index.cgroup_guards.as_slice();
             best = self.first_guarded(guards, passes, subject, best, &mut work);
         }
         (best.map_or(self.default, |(_, rule)| rule), work)

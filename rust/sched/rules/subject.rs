@@ -3,7 +3,7 @@
 //! Subjects: the fields of a request that a policy uses, and sets of fields.
 
 use crate::sched::{
-    attr::{Attrs, Id, Opcode},
+    attr::{Attrs, CgroupPath, Id, Opcode},
     error::{Error, Result},
     jobid::JobId,
     key::{Field, Key},
@@ -118,7 +118,7 @@ pub struct Subject {
     /// Node map id.
     pub nodemap: Id,
     /// Cgroup.
-    pub cgroup: Id,
+    pub cgroup: CgroupPath,
 }
 
 impl Subject {
@@ -131,7 +131,7 @@ impl Subject {
         gid: Id::ABSENT,
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
-        cgroup: Id::ABSENT,
+        cgroup: CgroupPath::ABSENT,
     };
 
     /// Returns the `fields` of `attrs`, with the cgroup in place of absent identities of a task if
@@ -164,7 +164,11 @@ impl Subject {
             gid: id(Field::Gid, attrs.gid),
             projid: id(Field::Projid, attrs.projid),
             nodemap: id(Field::Nodemap, attrs.nodemap),
-            cgroup: stand_in.map_or(id(Field::Cgroup, attrs.cgroup), Id::new),
+            cgroup: stand_in.unwrap_or(if fields.has(Field::Cgroup) {
+                attrs.cgroup
+            } else {
+                CgroupPath::ABSENT
+            }),
         }
     }
 
@@ -181,9 +185,8 @@ impl Subject {
             Field::Gid => raw(self.gid),
             Field::Projid => raw(self.projid),
             Field::Nodemap => raw(self.nodemap),
-            Field::Cgroup => raw(self.cgroup),
             Field::Opcode => self.opcode.number(),
-            Field::Nid | Field::Jobid => 0,
+            Field::Nid | Field::Jobid | Field::Cgroup => 0,
         }
     }
 }
@@ -206,13 +209,16 @@ impl fmt::Display for Subject {
             (Field::Gid, self.gid),
             (Field::Projid, self.projid),
             (Field::Nodemap, self.nodemap),
-            (Field::Cgroup, self.cgroup),
         ];
         for (field, id) in ids {
             if let Some(id) = id.get() {
                 write!(f, "{gap}{}:{id}", field.name())?;
                 gap = " ";
             }
+        }
+        if let Some(path) = self.cgroup.get() {
+            write!(f, "{gap}cgroup:{path}")?;
+            gap = " ";
         }
         if self.opcode != Opcode::NONE {
             write!(f, "{gap}opcode:{}", self.opcode)?;
@@ -231,22 +237,22 @@ mod tests {
     #[test]
     fn a_cgroup_stands_for_an_unknown_task() {
         let mut attrs = Attrs {
-            cgroup: Id::new(7),
+            cgroup: CgroupPath::intern(b"/7").unwrap(),
             opcode: Opcode::OST_WRITE,
-            owner: Id::new(7),
+            owner: CgroupPath::intern(b"/7").unwrap(),
             ..Attrs::UNKNOWN
         };
         let shown = |attrs: &Attrs, fields| {
             let fields = Fields::parse(fields).unwrap();
             format!("{}", Subject::of(attrs, fields))
         };
-        assert_eq!(shown(&attrs, "uid"), "cgroup:7");
-        assert_eq!(shown(&attrs, "gid+opcode"), "cgroup:7 opcode:ost_write");
+        assert_eq!(shown(&attrs, "uid"), "cgroup:/7");
+        assert_eq!(shown(&attrs, "gid+opcode"), "cgroup:/7 opcode:ost_write");
         assert_eq!(shown(&attrs, "projid"), "absent");
         attrs.uid = Id::new(1000);
         assert_eq!(shown(&attrs, "uid"), "uid:1000");
-        assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000 cgroup:7");
-        attrs.owner = Id::ABSENT;
+        assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000 cgroup:/7");
+        attrs.owner = CgroupPath::ABSENT;
         assert_eq!(shown(&attrs, "uid+jobid"), "uid:1000");
     }
 
@@ -256,7 +262,7 @@ mod tests {
         gid: Id::new(2),
         projid: Id::new(3),
         nodemap: Id::new(4),
-        cgroup: Id::new(5),
+        cgroup: CgroupPath::from_number(5),
         ..Attrs::UNKNOWN
     };
 
@@ -308,14 +314,15 @@ mod tests {
         let all = Subject::of(&attrs, Fields::ALL);
         assert_eq!(
             all.to_string(),
-            "nid:10.0.0.1@tcp jobid:dd_0 uid:1 gid:2 projid:3 nodemap:4 cgroup:5 opcode:ost_write"
+            "nid:10.0.0.1@tcp jobid:dd_0 uid:1 gid:2 projid:3 nodemap:4 cgroup:#0000000000000005 \
+             opcode:ost_write"
         );
         for field in Field::ALL {
             let one = Subject::of(&attrs, Fields::only(field));
             assert_ne!(one, Subject::NONE);
             let shown = one.to_string();
             assert!(shown.starts_with(field.name()) && !shown.contains(' '));
-            let numeric = !matches!(field, Field::Nid | Field::Jobid);
+            let numeric = !matches!(field, Field::Nid | Field::Jobid | Field::Cgroup);
             assert_eq!(one.number(field), all.number(field));
             assert_eq!(numeric, all.number(field) != 0);
             if numeric {

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::sched::{
-    attr::{Id, Opcode},
+    attr::{CgroupPath, Id, Opcode},
     error::Code::{Busy, Exists, Invalid, NameTooLong, NoEntry, NoSpace, Permission},
     jobid::JobId,
     key::Field,
@@ -58,7 +58,7 @@ fn subject(text: &str) -> Subject {
             Field::Gid => subject.gid = id(),
             Field::Projid => subject.projid = id(),
             Field::Nodemap => subject.nodemap = id(),
-            Field::Cgroup => subject.cgroup = id(),
+            Field::Cgroup => subject.cgroup = CgroupPath::intern(value.as_bytes()).unwrap(),
         }
     }
     subject
@@ -560,4 +560,86 @@ fn known_traps() {
     let rule_list = with("uid", &[&text]);
     assert_eq!(rule_for(&rule_list, "uid=1814"), "a");
     assert_eq!(rule_for(&rule_list, "uid=1815"), "default");
+}
+
+/// Verifies that a path names a cgroup and what is below it, except what another path names, and
+/// that each is the same subject as the cgroup named.
+#[test]
+fn cgroups_by_path() {
+    let rules = with(
+        "cgroup",
+        &[
+            "start slices cgroup={/system.slice/* /machine.slice} rate=1",
+            "start one cgroup={/system.slice/a.service} rate=2 rank=slices",
+            "start many cgroup={/machine.slice/b-?.scope /deep/*/x} rate=3 rank=slices",
+        ],
+    );
+    for (path, rule, named) in [
+        ("/system.slice/a.service", "one", "/system.slice/a.service"),
+        (
+            "/system.slice/a.service/b/c",
+            "one",
+            "/system.slice/a.service",
+        ),
+        (
+            "/system.slice/b.service",
+            "slices",
+            "/system.slice/b.service",
+        ),
+        (
+            "/system.slice/b.service/x",
+            "slices",
+            "/system.slice/b.service",
+        ),
+        ("/system.slice", "default", "/system.slice"),
+        ("/machine.slice/c/d", "slices", "/machine.slice"),
+        (
+            "/machine.slice/b-1.scope/d",
+            "many",
+            "/machine.slice/b-1.scope",
+        ),
+        ("/deep/a/x/y", "many", "/deep/a/x"),
+        ("/deep/a/y/x", "default", "/deep/a/y/x"),
+    ] {
+        let subject = subject(&format!("cgroup={path}"));
+        let set = rules.compile(1).unwrap();
+        let found = &set.rule(set.find(&subject)).unwrap().name;
+        assert_eq!(found.to_string(), rule, "{path}");
+        let shown = set.with_named_cgroup(subject).to_string();
+        assert_eq!(shown, format!("cgroup:{named}"));
+    }
+    for wrong in [
+        "7",
+        "a/b",
+        "/a/",
+        "/a//b",
+        "/a/../b",
+        &format!("/{}", "x".repeat(255)),
+    ] {
+        let text = format!("start r cgroup={{{wrong}}} rate=1");
+        let error = apply(&rule_list("cgroup"), &text).err().unwrap();
+        assert_eq!((error.column, error.is_syntax), (17, true), "{wrong}");
+    }
+}
+
+/// Verifies that a cgroup counts as the named one also in rules with other conditions.
+#[test]
+fn cgroups_beside_other_conditions() {
+    let rules = with(
+        "uid+cgroup",
+        &[
+            "start r uid={5}&cgroup={/a/*} rate=1",
+            "start s cgroup={/b} rate=2 rank=r",
+        ],
+    );
+    for (text, rule) in [
+        ("uid=5 cgroup=/a/b/c", "r"),
+        ("uid=6 cgroup=/a/b/c", "default"),
+        ("uid=5 cgroup=/b/c", "s"),
+        ("uid=5 cgroup=/a", "default"),
+    ] {
+        let set = rules.compile(1).unwrap();
+        let found = &set.rule(set.find(&subject(text))).unwrap().name;
+        assert_eq!(found.to_string(), rule, "{text}");
+    }
 }

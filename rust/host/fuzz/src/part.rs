@@ -12,7 +12,7 @@
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use nrs_sched::{
     arena::{feed, hand_gates, walk, Number, Request},
-    attr::{Attrs, Id},
+    attr::{Attrs, CgroupPath, Id},
     class::ClassId,
     item::{ByteRange, Direction, Item},
     jobid::JobId,
@@ -82,7 +82,7 @@ fn who(owner: u8) -> Attrs {
         gid: Id::new(id / 4),
         projid: Id::new(id % 3),
         nodemap: Id::new(id % 2),
-        cgroup: Id::new(id % 5),
+        cgroup: CgroupPath::intern(format!("/{}", id % 5).as_bytes()).unwrap(),
         jobid: JobId::new(format!("j{}#{}", owner % 9, owner).as_bytes()),
         client: id,
         target: id % 3,

@@ -4,7 +4,7 @@
 //! a refusal names a column of the text. The tests of nrs-sched include this file.
 
 use nrs_sched::{
-    attr::{Id, Opcode},
+    attr::{CgroupPath, Id, Opcode},
     jobid::JobId,
     nid::Nid,
     rules::{Fields, Name, Rate, RuleCommand, RuleList, RuleSet, Subject, Unit},
@@ -30,6 +30,7 @@ pub fn lines(rule_list: &RuleList) -> String {
 fn subjects() -> impl Iterator<Item = Subject> {
     let nids = ["0@lo", "10.0.0.1@tcp", "fe80::1@o2ib1", "7@gni"];
     let jobs = ["", "a", "dd.0", "*"];
+    let paths: [&[u8]; 4] = [b"", b"/", b"/a", b"/a.slice/b"];
     let opcodes = [Opcode::OST_READ, Opcode::LDLM_ENQUEUE, Opcode::new(9999)];
     (0..13usize).map(move |i| Subject {
         nid: nids.get(i % 5).and_then(|nid| Nid::parse(nid).ok()),
@@ -39,7 +40,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
         gid: Id::new(i as u32 % 2),
         projid: if i % 2 == 0 { Id::ABSENT } else { Id::new(1) },
         nodemap: Id::new(i as u32),
-        cgroup: Id::new(i as u32 % 4),
+        cgroup: CgroupPath::intern(paths[i % 4]).unwrap_or(CgroupPath::ABSENT),
     })
 }
 

@@ -80,7 +80,7 @@ impl Config {
 
     /// Returns a hash of the mode and the cost model. Paths and service of two services are
     /// comparable only if their hashes are equal. With cgroups in the mode the hash is unique to
-    /// the service, because ids of cgroups are local to a server; `hasher` is the service's.
+    /// the service, because digests of paths are local to a server; `hasher` is the service's.
     pub(super) fn terms(&self, hasher: &Hasher) -> u64 {
         let alike = digest(format_args!("{} {}", self.mode(), self.tunables.cost_model));
         if self.wants_cgroup() {

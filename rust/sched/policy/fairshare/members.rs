@@ -10,7 +10,7 @@ use super::{
     entity_stats::EntityStats,
     factors::ONE,
     job_size,
-    mode::Mode,
+    mode::{Level, Mode},
     node::{InnerNode, Leaf, NodeBody, PathId, TreeNode},
     params::{CostModel, Locality, SizeSource},
     select::Selector,
@@ -228,11 +228,23 @@ impl<I: Item> Members<I> {
     pub fn classify(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mut id = PathId::ROOT;
         for level in self.mode.levels() {
-            let key = Key::of(level.field(), attrs);
+            let key = self.key_of(*level, attrs);
             id = PathId(self.shared.hasher.path(id.0, &key));
         }
         let leaf = self.table.look(&id, now);
         leaf.unwrap_or_else(|| self.create_path(attrs, selector, now))
+    }
+
+    /// Returns the key of a node at `level`: the nearest cgroup with a weight, else the value of
+    /// the attribute.
+    #[inline]
+    fn key_of(&self, level: Level, attrs: &Attrs) -> Key {
+        match Key::of(level.field(), attrs) {
+            Key::Cgroup(path) if level == Level::Cgroup => {
+                Key::Cgroup(self.update.weights.named_cgroup(path))
+            }
+            key => key,
+        }
     }
 
     /// Creates the missing nodes of the path of `attrs`.
@@ -243,7 +255,7 @@ impl<I: Item> Members<I> {
         let mut last = DEFAULT_ID;
         for (level, field) in (0..).zip(mode.levels()) {
             let step = PathStep {
-                key: Key::of(field.field(), attrs),
+                key: self.key_of(*field, attrs),
                 level,
                 leaf: usize::from(level).saturating_add(1) == mode.depth(),
             };

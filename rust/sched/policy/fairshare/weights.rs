@@ -19,24 +19,30 @@
 //!
 //! Forms of values:
 //!
-//! - `uid` `gid` `projid` `nodemap` `cgroup`: a decimal number up to 4294967295, which stands for
-//!   requests without a value.
+//! - `uid` `gid` `projid` `nodemap`: a decimal number up to 4294967295, which stands for requests
+//!   without a value.
+//! - `cgroup`: a path from `/`, up to 255 bytes. `*` and `?` match within a name. A path stands for
+//!   the cgroup and what is below it, except what another path stands for.
 //! - `nid`: `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]).
 //! - `jobid`: a name of up to 31 printable bytes. A name with `*` or `?` is a pattern: `*` matches
 //!   any run of bytes, including none, `?` matches any one byte.
-//! - `jobid`, quoted: the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for other
-//!   bytes; `""` for requests without a job.
+//! - `cgroup`, `jobid`, quoted: the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for
+//!   other bytes; `""` for requests without a value.
 //!
 //! An exact weight precedes wildcards. Of the wildcards that match, the first one added applies; a
 //! changed wildcard keeps its position. The default weight is 1.
 
 use super::mode::Mode;
 use crate::sched::{
+    attr::{
+        cgroup::{self, PathBuf, PATH_MAX},
+        CgroupPath,
+    },
     error::{Code, Error, Result},
     glob,
     jobid::JobId,
     key::{escape, Field, Key},
-    mem::{GrowingList, NoMemory},
+    mem::{GrowingList, NoMemory, Shared},
     nid::Nid,
 };
 use core::{
@@ -51,7 +57,7 @@ pub const WEIGHT_MAX: u32 = 10_000;
 /// Largest number of items of a table.
 pub const WEIGHTS_MAX: usize = 4096;
 
-/// Largest number of wildcards of a table, because the look-up of a job may try all of them.
+/// Largest number of wildcards of a table, because a look-up may try all of them.
 pub const WILDCARDS_MAX: usize = 64;
 
 /// Entities of a weight.
@@ -61,6 +67,15 @@ enum WeightKey {
     Exact(Key),
     /// All jobs that match the pattern.
     Wildcard(JobId),
+    /// All cgroups that match the pattern with this digest.
+    CgroupWildcard(CgroupPath),
+}
+
+/// Text of a name, a path, or a pattern.
+#[derive(Clone, Copy)]
+struct NameText {
+    bytes: PathBuf,
+    len: usize,
 }
 
 /// Edit that one item asks for.
@@ -86,6 +101,8 @@ enum WeightEdit {
 pub struct Weights {
     items: GrowingList<(WeightKey, u32)>,
     exact: usize,
+    /// Texts of all paths and patterns of cgroups, by their digests; also of some removed ones.
+    paths: GrowingList<(CgroupPath, Shared<NameText>)>,
 }
 
 impl Weights {
@@ -95,6 +112,7 @@ impl Weights {
         Self {
             items: GrowingList::new(),
             exact: 0,
+            paths: GrowingList::new(),
         }
     }
 
@@ -111,22 +129,79 @@ impl Weights {
         let mut next = Self {
             items: GrowingList::with_capacity(self.len()).map_err(no_memory)?,
             exact: self.exact,
+            paths: GrowingList::new(),
         };
         for &item in self.items.as_slice() {
             next.items.push(item).map_err(no_memory)?;
         }
+        for (digest, text) in self.paths.as_slice() {
+            let (exact, wildcard) = (Key::Cgroup(*digest), WeightKey::CgroupWildcard(*digest));
+            if self.place(&WeightKey::Exact(exact)).is_ok() || self.place(&wildcard).is_ok() {
+                let kept = (*digest, text.clone());
+                next.paths.push(kept).map_err(no_memory)?;
+            }
+        }
         let mut rest = text;
         while let Some(item) = next_item(&mut rest) {
-            match WeightEdit::parse(item)? {
-                WeightEdit::Set(target, weight) => next.set(target, weight)?,
+            let mut path = NameText::new();
+            match WeightEdit::parse(item, &mut path)? {
+                WeightEdit::Set(target, weight) => {
+                    next.set(target, weight)?;
+                    if !path.as_bytes().is_empty() {
+                        next.keep(path)?;
+                    }
+                }
                 WeightEdit::Remove(target) => next.remove(&target)?,
                 WeightEdit::Clear => {
                     next.items.truncate(0);
                     next.exact = 0;
+                    next.paths.truncate(0);
                 }
             }
         }
         Ok(next)
+    }
+
+    /// Keeps the text of a path or a pattern.
+    fn keep(&mut self, path: NameText) -> Result {
+        let Some(digest) = CgroupPath::parse(path.as_bytes()) else {
+            return Ok(());
+        };
+        if self.path_of(digest).is_empty() {
+            let path = Shared::new(path).map_err(no_memory)?;
+            self.paths.push((digest, path)).map_err(no_memory)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the kept text with this digest.
+    fn path_of(&self, digest: CgroupPath) -> &[u8] {
+        let mut paths = self.paths.as_slice().iter();
+        let path = paths.find(|(other, _)| *other == digest);
+        path.map_or(&[], |(_, path)| path.as_bytes())
+    }
+
+    /// Returns the nearest cgroup that the table names: `path` itself, or one of its ancestors.
+    pub fn named_cgroup(&self, path: CgroupPath) -> CgroupPath {
+        if self.paths.as_slice().is_empty() {
+            return path;
+        }
+        path.nearest(|path, text| {
+            let exact = WeightKey::Exact(Key::Cgroup(path));
+            self.place(&exact).is_ok() || self.wildcard_of(text).is_some()
+        })
+    }
+
+    /// Returns the weight of the first pattern of cgroups that matches `path`.
+    fn wildcard_of(&self, path: &[u8]) -> Option<u32> {
+        let wildcards = self.items.as_slice().iter().skip(self.exact);
+        wildcards
+            .filter(|(target, _)| match target {
+                WeightKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), path),
+                _ => false,
+            })
+            .map(|(_, weight)| *weight)
+            .next()
     }
 
     /// Returns the number of items.
@@ -151,6 +226,11 @@ impl Weights {
                 let job = match key {
                     Key::Jobid(job) => job,
                     Key::Absent(Field::Jobid) => &JobId::ABSENT,
+                    Key::Cgroup(path) => {
+                        let mut text = [0; PATH_MAX + 1];
+                        let weight = path.text(&mut text).and_then(|path| self.wildcard_of(path));
+                        return weight.unwrap_or(1);
+                    }
                     _ => return 1,
                 };
                 let mut wildcards = items.iter().skip(self.exact);
@@ -158,7 +238,7 @@ impl Weights {
                     WeightKey::Wildcard(pattern) => {
                         glob::matches(pattern.as_bytes(), job.as_bytes())
                     }
-                    WeightKey::Exact(_) => false,
+                    WeightKey::Exact(_) | WeightKey::CgroupWildcard(_) => false,
                 })
             }
         };
@@ -171,9 +251,14 @@ impl Weights {
         for (target, weight) in self.items.as_slice() {
             match target {
                 WeightKey::Wildcard(job) | WeightKey::Exact(Key::Jobid(job)) => {
-                    write_job(out, job)?
+                    write_name(out, Field::Jobid, job.as_bytes())?
                 }
-                WeightKey::Exact(Key::Absent(Field::Jobid)) => write_job(out, &JobId::ABSENT)?,
+                WeightKey::CgroupWildcard(path) | WeightKey::Exact(Key::Cgroup(path)) => {
+                    write_name(out, Field::Cgroup, self.path_of(*path))?
+                }
+                WeightKey::Exact(Key::Absent(field @ (Field::Jobid | Field::Cgroup))) => {
+                    write_name(out, *field, &[])?
+                }
                 WeightKey::Exact(Key::Absent(field)) => {
                     write!(out, "{}:{}", field.name(), u32::MAX)?
                 }
@@ -194,10 +279,9 @@ impl Weights {
         match target {
             WeightKey::Exact(key) => exact.binary_search_by(|(other, _)| match other {
                 WeightKey::Exact(other) => other.cmp(key),
-                WeightKey::Wildcard(_) => Ordering::Greater,
+                _ => Ordering::Greater,
             }),
-            WeightKey::Wildcard(_) => match wildcards.iter().position(|(other, _)| other == target)
-            {
+            _ => match wildcards.iter().position(|(other, _)| other == target) {
                 Some(at) => Ok(self.exact.saturating_add(at)),
                 None => Err(self.len()),
             },
@@ -219,10 +303,7 @@ impl Weights {
             return Err(Error::new(Code::NoSpace, "too many weights (limit: 4096)"));
         }
         if !is_exact && self.len().saturating_sub(self.exact) >= WILDCARDS_MAX {
-            return Err(Error::new(
-                Code::NoSpace,
-                "too many jobid wildcards (limit: 64)",
-            ));
+            return Err(Error::new(Code::NoSpace, "too many wildcards (limit: 64)"));
         }
         // INVARIANT: later items move by one position, so the order stays.
         let mut carried = (target, weight);
@@ -281,8 +362,8 @@ fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
 }
 
 impl WeightEdit {
-    /// Parses one item.
-    fn parse(item: &str) -> Result<Self> {
+    /// Parses one item; stores the text of a cgroup in `path`.
+    fn parse(item: &str, path: &mut NameText) -> Result<Self> {
         if item == "clear" {
             return Ok(Self::Clear);
         }
@@ -297,22 +378,24 @@ impl WeightEdit {
         let field = field.ok_or(Error::invalid(
             "unknown field (fields: uid gid projid nodemap cgroup nid jobid)",
         ))?;
-        let quoted = value.strip_prefix('"').filter(|_| field == Field::Jobid);
+        let has_names = matches!(field, Field::Jobid | Field::Cgroup);
+        let quoted = value.strip_prefix('"').filter(|_| has_names);
         let (target, weight) = if let Some(text) = quoted {
-            let (job, rest) = unquote(text)?;
+            let mut name = NameText::new();
+            let rest = unquote(text, &mut name)?;
             let weight = match rest.strip_prefix(':') {
                 None if !rest.is_empty() => {
                     return Err(Error::invalid("expected a colon after the quotes"));
                 }
                 weight => weight,
             };
-            (WeightKey::of_job(job), weight)
+            (WeightKey::of_name(field, &name, path)?, weight)
         } else {
             let (value, weight) = match value.rsplit_once(':') {
                 Some((value, weight)) if !removes => (value, Some(weight)),
                 _ => (value, None),
             };
-            (WeightKey::parse(field, value)?, weight)
+            (WeightKey::parse(field, value, path)?, weight)
         };
         match (removes, weight) {
             (true, None) => Ok(Self::Remove(target)),
@@ -324,42 +407,57 @@ impl WeightEdit {
 }
 
 impl WeightKey {
-    /// Returns the target of `job`: one job, or all jobs that match a pattern.
-    fn of_job(job: JobId) -> Self {
-        let wild = |byte: &u8| matches!(byte, b'*' | b'?');
-        if job.as_bytes().iter().any(wild) {
-            Self::Wildcard(job)
-        } else if job.is_empty() {
-            Self::Exact(Key::Absent(Field::Jobid))
-        } else {
-            Self::Exact(Key::Jobid(job))
+    /// Returns the target of `name`: one job or cgroup, or all that match a pattern. Stores the
+    /// text of a cgroup in `path`.
+    fn of_name(field: Field, name: &NameText, path: &mut NameText) -> Result<Self> {
+        let bytes = name.as_bytes();
+        if bytes.is_empty() {
+            return Ok(Self::Exact(Key::Absent(field)));
         }
+        let is_pattern = glob::is_pattern(bytes);
+        if field == Field::Cgroup {
+            let digest = CgroupPath::parse(bytes).ok_or(Error::invalid(
+                "cgroup is not a path, such as /system.slice/a.service",
+            ))?;
+            *path = *name;
+            return Ok(match is_pattern {
+                true => Self::CgroupWildcard(digest),
+                false => Self::Exact(Key::Cgroup(digest)),
+            });
+        }
+        let mut job = JobId::ABSENT;
+        if !bytes.iter().all(|byte| job.push(*byte)) {
+            return Err(Error::invalid("jobid is too long (limit: 31 bytes)"));
+        }
+        Ok(match is_pattern {
+            true => Self::Wildcard(job),
+            false => Self::Exact(Key::Jobid(job)),
+        })
     }
 
-    /// Parses a value without quotes.
-    fn parse(field: Field, value: &str) -> Result<Self> {
+    /// Parses a value without quotes; stores the text of a cgroup in `path`.
+    fn parse(field: Field, value: &str, path: &mut NameText) -> Result<Self> {
         let make = match field {
-            Field::Jobid => {
+            Field::Jobid | Field::Cgroup => {
                 if value.is_empty() {
                     return Err(Error::invalid(
-                        "empty jobid (\"\" stands for requests without a jobid)",
+                        "empty name (\"\" stands for requests without a name)",
                     ));
                 }
-                let mut job = JobId::ABSENT;
+                let mut name = NameText::new();
                 for byte in value.bytes() {
                     if !byte.is_ascii_graphic() || byte == b'"' {
-                        return Err(Error::invalid("jobid has a character that needs quotes"));
+                        return Err(Error::invalid("name has a character that needs quotes"));
                     }
-                    push(&mut job, byte)?;
+                    name.push(byte)?;
                 }
-                return Ok(Self::of_job(job));
+                return Self::of_name(field, &name, path);
             }
             Field::Nid => return Ok(Self::Exact(Key::Nid(Nid::parse(value)?))),
             Field::Uid => Key::Uid,
             Field::Gid => Key::Gid,
             Field::Projid => Key::Projid,
             Field::Nodemap | Field::Opcode => Key::Nodemap,
-            Field::Cgroup => Key::Cgroup,
         };
         let number = parse_number(value).ok_or(Error::invalid(
             "value is not a decimal number from 0 to 4294967295",
@@ -386,29 +484,39 @@ fn parse_weight(text: &str) -> Result<u32> {
     weight.ok_or(Error::invalid("weight is not a number from 1 to 10000"))
 }
 
-/// Appends a byte that is not NUL to a job identifier.
-fn push(job: &mut JobId, byte: u8) -> Result {
-    if job.push(byte) {
+impl NameText {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; PATH_MAX + 1],
+            len: 0,
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+
+    /// Appends a byte.
+    fn push(&mut self, byte: u8) -> Result {
+        let place = self.bytes.get_mut(self.len).filter(|_| self.len < PATH_MAX);
+        *place.ok_or(Error::invalid("name is too long (limit: 255 bytes)"))? = byte;
+        self.len = self.len.saturating_add(1);
         Ok(())
-    } else {
-        Err(Error::invalid("jobid is too long (limit: 31 bytes)"))
     }
 }
 
-/// Parses the job identifier in `text` up to the closing quote; returns the identifier and the text
-/// after the quote.
+/// Parses the name in `text` up to the closing quote; returns the text after the quote.
 ///
 /// # Errors
 ///
 /// `EINVAL`: no closing quote, an unknown escape, a NUL, an unprintable byte, or too many bytes.
-fn unquote(text: &str) -> Result<(JobId, &str)> {
+fn unquote<'a>(text: &'a str, name: &mut NameText) -> Result<&'a str> {
     let escape = Error::invalid("unknown escape (escapes: \\\", \\\\, \\xNN except \\x00)");
-    let mut job = JobId::ABSENT;
     let mut chars = text.chars();
     loop {
-        let open = Error::invalid("no closing quote after jobid");
+        let open = Error::invalid("no closing quote after the name");
         match chars.next().ok_or(open)? {
-            '"' => return Ok((job, chars.as_str())),
+            '"' => return Ok(chars.as_str()),
             '\\' => {
                 let byte = match chars.next().ok_or(open)? {
                     '"' => b'"',
@@ -423,21 +531,20 @@ fn unquote(text: &str) -> Result<(JobId, &str)> {
                 if byte == 0 {
                     return Err(escape);
                 }
-                push(&mut job, byte)?;
+                name.push(byte)?;
             }
-            plain @ ' '..='~' => push(&mut job, plain as u8)?,
+            plain @ ' '..='~' => name.push(plain as u8)?,
             _ => {
-                let reason = "unprintable character in jobid (write \\xNN)";
+                let reason = "unprintable character in the name (write \\xNN)";
                 return Err(Error::invalid(reason));
             }
         }
     }
 }
 
-/// Writes `jobid:` and an identifier or pattern, in quotes if it needs them.
-fn write_job(out: &mut dyn Write, job: &JobId) -> fmt::Result {
-    out.write_str("jobid:")?;
-    let bytes = job.as_bytes();
+/// Writes a field and a name or pattern, in quotes if it needs them.
+fn write_name(out: &mut dyn Write, field: Field, bytes: &[u8]) -> fmt::Result {
+    write!(out, "{}:", field.name())?;
     let plain = |&byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
     let quoted = bytes.is_empty() || !bytes.iter().all(plain);
     if quoted {

@@ -3,6 +3,7 @@
 //! Encoding of clients as words, which can be read while they are written.
 
 use crate::sched::{
+    attr::CgroupPath,
     jobid::{JobId, JOBID_MAX},
     key::{Field, Key},
     nid::{Address, Net, Nid},
@@ -45,7 +46,7 @@ pub fn words(party: &ClientKey) -> [u64; WORDS] {
     match party {
         ClientKey::Device(device) => number(DEVICE, *device),
         ClientKey::Key(Key::Uid(uid)) => number(UID, *uid),
-        ClientKey::Key(Key::Cgroup(id)) => number(CGROUP, *id),
+        ClientKey::Key(Key::Cgroup(path)) => pack(u64::from(CGROUP), &path.number().to_le_bytes()),
         ClientKey::Key(Key::Absent(Field::Uid)) => number(NO_UID, 0),
         ClientKey::Key(Key::Absent(Field::Jobid)) => number(NO_JOBID, 0),
         ClientKey::Key(Key::Absent(Field::Nid)) => number(NO_NID, 0),
@@ -78,7 +79,7 @@ pub fn read(words: &[u64; WORDS]) -> Option<ClientKey> {
     let key = match kind {
         DEVICE => return Some(ClientKey::Device(number)),
         UID => Key::Uid(number),
-        CGROUP => Key::Cgroup(number),
+        CGROUP => Key::Cgroup(CgroupPath::from_number(*rest.first()?)),
         NO_UID => Key::Absent(Field::Uid),
         NO_JOBID => Key::Absent(Field::Jobid),
         NO_NID => Key::Absent(Field::Nid),
@@ -120,7 +121,7 @@ mod tests {
         let others = [
             Key::Uid(0),
             Key::Uid(u32::MAX),
-            Key::Cgroup(7),
+            Key::Cgroup(CgroupPath::from_number(u64::MAX - 7)),
             Key::Jobid(JobId::new(b"\xff\x80")),
         ];
         let keys = nids.into_iter().chain(jobs).chain(absent).chain(others);

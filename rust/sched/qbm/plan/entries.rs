@@ -228,7 +228,7 @@ impl Plan {
                 Field::Uid,
                 "client is not a uid, a number from 0 to 4294967295",
             ),
-            By::Device => return Ok(ConditionValue::JobPattern),
+            By::Device => return Ok(ConditionValue::NamePattern),
         };
         let ranges = &mut self.ranges;
         let mut full = false;
@@ -258,7 +258,8 @@ impl Plan {
                 ConditionValue::Nid(nid) => Key::Nid(nid),
                 ConditionValue::Job(job) => Key::Jobid(job),
                 ConditionValue::Number(uid) => Key::Uid(uid),
-                ConditionValue::JobPattern | ConditionValue::NidPattern(_) => {
+                ConditionValue::Cgroup(path) => Key::Cgroup(path),
+                ConditionValue::NamePattern | ConditionValue::NidPattern(_) => {
                     self.patterns.push(line)?;
                     continue;
                 }
@@ -294,7 +295,7 @@ impl Plan {
     /// Finds the first pattern for `group` that matches the job or device `name`.
     pub(super) fn first_named(&self, group: u32, name: &[u8]) -> Option<u32> {
         self.first(group, |item, pattern| {
-            *item == ConditionValue::JobPattern && glob::matches(pattern, name)
+            *item == ConditionValue::NamePattern && glob::matches(pattern, name)
         })
     }
 

@@ -4,7 +4,7 @@
 
 use crate::fuzz_rules as harness;
 use nrs_sched::{
-    attr::{Id, Opcode},
+    attr::{CgroupPath, Id, Opcode},
     jobid::JobId,
     key::Field,
     nid::Nid,
@@ -50,6 +50,17 @@ const JOB_ITEMS: [(&str, &[usize]); 10] = [
     ("f*.1", &[]),
 ];
 
+/// Items of `cgroup`, and the cgroups that they match: 0 none, else `/` and the number less one.
+const CGROUP_ITEMS: [(&str, &[u32]); 7] = [
+    ("/0", &[1]),
+    ("/1", &[2]),
+    ("/7", &[]),
+    ("/*", &[1, 2, 3]),
+    ("/?", &[1, 2, 3]),
+    ("/1*", &[2]),
+    ("/", &[]),
+];
+
 const OPCODES: [Opcode; 4] = [
     Opcode::NONE,
     Opcode::OST_READ,
@@ -80,7 +91,10 @@ impl Who {
             gid: id(1),
             projid: id(2),
             nodemap: id(3),
-            cgroup: id(4),
+            cgroup: match self.ids[4] {
+                0 => CgroupPath::ABSENT,
+                id => CgroupPath::intern(format!("/{}", id - 1).as_bytes()).unwrap(),
+            },
         }
     }
 }
@@ -116,6 +130,7 @@ impl Asks {
                 Field::Nid => NID_ITEMS[item % NID_ITEMS.len()].0.into(),
                 Field::Jobid => JOB_ITEMS[item % JOB_ITEMS.len()].0.into(),
                 Field::Opcode => OPCODES[1 + item % 3].to_string(),
+                Field::Cgroup => CGROUP_ITEMS[item % CGROUP_ITEMS.len()].0.into(),
                 _ => (item % 3).to_string(),
             })
             .collect();
@@ -132,7 +147,10 @@ impl Asks {
             Field::Gid => id(1, item),
             Field::Projid => id(2, item),
             Field::Nodemap => id(3, item),
-            Field::Cgroup => id(4, item),
+            Field::Cgroup => {
+                let of = CGROUP_ITEMS[item % CGROUP_ITEMS.len()].1;
+                of.contains(&who.ids[4])
+            }
         })
     }
 }

@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use nrs_sched::attr::{Attrs, Id, Opcode};
+use nrs_sched::attr::{Attrs, CgroupPath, Id, Opcode};
 use nrs_sched::key::Field;
 use nrs_sched::rules::{ConditionValue, Subject};
 
@@ -314,7 +314,9 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
             (Field::Gid, ConditionValue::Number(number)) => attrs.gid = Id::new(number),
             (Field::Projid, ConditionValue::Number(number)) => attrs.projid = Id::new(number),
             (Field::Nodemap, ConditionValue::Number(number)) => attrs.nodemap = Id::new(number),
-            (Field::Cgroup, ConditionValue::Number(number)) => attrs.cgroup = Id::new(number),
+            (_, ConditionValue::Cgroup(path)) => {
+                attrs.cgroup = CgroupPath::intern(value.as_bytes()).unwrap_or(path);
+            }
             (Field::Opcode, _) => attrs.opcode = Opcode::parse(value).unwrap_or(Opcode::NONE),
             (_, ConditionValue::Job(job)) => attrs.jobid = job,
             (_, ConditionValue::Nid(nid)) => attrs.nid = Some(nid),

@@ -52,6 +52,12 @@ fn items() {
         (r#"jobid:"a b":2,-jobid:"a b""#, ""),
         (r#"jobid:"":2"#, "jobid:\"\":2\n"),
         (r#"jobid:"a*,":2"#, "jobid:\"a*,\":2\n"),
+        ("cgroup:/a/b:c.scope:2", "cgroup:/a/b:c.scope:2\n"),
+        ("cgroup:/a:2 cgroup:/a:3", "cgroup:/a:3\n"),
+        ("cgroup:/a/*:2 -cgroup:/a/*", ""),
+        (r#"cgroup:"/a b,*":2"#, "cgroup:\"/a b,*\":2\n"),
+        (r"cgroup:/a\x2db:2", "cgroup:\"/a\\\\x2db\":2\n"),
+        (r#"cgroup:"":2 cgroup:/:4"#, "cgroup:\"\":2\ncgroup:/:4\n"),
         (
             "jobid:b*:2 uid:5:1 jobid:a?:3 jobid:zz:4",
             "jobid:zz:4\nuid:5:1\njobid:b*:2\njobid:a?:3\n",
@@ -141,7 +147,7 @@ fn refused() {
         ("nid:10.0.0.1:2", "'@'"),
         ("nid:10.0.0@tcp:2", "bad address"),
         ("nid:1@eth:2", "unknown network"),
-        ("jobid::2", "empty jobid"),
+        ("jobid::2", "empty name"),
         ("jobid:a\"b\":2", "needs quotes"),
         ("jobid:\u{e9}:2", "needs quotes"),
         ("jobid:12345678901234567890123456789012:2", "31 bytes"),
@@ -154,6 +160,12 @@ fn refused() {
         ("jobid:\"\\x00\":2", "escape"),
         ("jobid:\"a\nb\":2", "unprintable"),
         ("jobid:\"a\"2", "colon"),
+        ("cgroup:7:2", "not a path"),
+        ("cgroup:a/b:2", "not a path"),
+        ("cgroup:/a/:2", "not a path"),
+        ("cgroup:\"/a/../b\":2", "not a path"),
+        ("cgroup::2", "empty name"),
+        ("-cgroup:/a", "to remove"),
         ("-jobid:\"a*\":2", "takes no weight"),
         ("-uid:2", "to remove"),
         ("-jobid:a", "to remove"),
@@ -244,4 +256,33 @@ fn modes_with_weights() {
         assert_eq!(error.code, Code::Invalid);
         assert!(error.reason.contains(words), "{text:?}: {}", error.reason);
     }
+}
+
+/// Verifies that a cgroup has the weight of the nearest cgroup that has one, and that texts stay
+/// with the items.
+#[test]
+fn weights_of_cgroups() {
+    let path = |text: &str| CgroupPath::intern(text.as_bytes()).unwrap();
+    let weights = made(
+        "cgroup:/system.slice/a.service:2 cgroup:/system.slice/*:3 cgroup:/machine.slice:4 \
+         cgroup:/machine.slice/b-*.scope:5 -cgroup:/machine.slice cgroup:/machine.slice:6",
+    );
+    for (text, named, weight) in [
+        ("/system.slice/a.service", "/system.slice/a.service", 2),
+        ("/system.slice/a.service/x/y", "/system.slice/a.service", 2),
+        ("/system.slice/c.service/x", "/system.slice/c.service", 3),
+        ("/system.slice", "/system.slice", 1),
+        ("/machine.slice/c.scope/x", "/machine.slice", 6),
+        ("/machine.slice/b-1.scope/x", "/machine.slice/b-1.scope", 5),
+        ("/user.slice/x", "/user.slice/x", 1),
+    ] {
+        let found = weights.named_cgroup(path(text));
+        assert_eq!(found, path(named), "{text}");
+        assert_eq!(weights.of(&Key::Cgroup(found)), weight, "{text}");
+    }
+    let fewer = weights.apply("-cgroup:/system.slice/*").unwrap();
+    let more = fewer.apply("uid:1:2").unwrap();
+    assert_eq!(more.paths.as_slice().len(), 3);
+    assert_eq!(shown(&made(&shown(&more))), shown(&more));
+    assert!(shown(&more).contains("cgroup:/machine.slice/b-*.scope:5\n"));
 }

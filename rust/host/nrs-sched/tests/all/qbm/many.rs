@@ -4,6 +4,7 @@
 
 use super::sim::WALK;
 use nrs_sched::{
+    attr::CgroupPath,
     item::{Cost, Direction},
     key::Key,
     managed::{user, Managed},
@@ -72,7 +73,11 @@ fn cgroups_join_and_go() {
     let mut service = Managed::new(text, 128);
     let mut now = SECOND;
     for round in 0..8_u32 {
-        let party = |id: u32| ClientKey::Key(Key::Cgroup(100 * round + id));
+        let party = |id: u32| {
+            ClientKey::Key(Key::Cgroup(CgroupPath::from_number(
+                (100 * round + id).into(),
+            )))
+        };
         let claims: Vec<_> = (0..100)
             .map(|id| service.queue(party(id), 0, now))
             .collect();

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -18,19 +19,42 @@ struct datagram {
 };
 static int nrs, udp;
 
-/* Answers the datagrams that nrs releases. */
+/*
+ * Passes an early reply on, before the client stops waiting after 20 s: the line "early MS" and the
+ * data in one datagram. The client waits until MS milliseconds after it sent the data.
+ */
+static void extend(struct datagram *d, unsigned int timeout_ms)
+{
+	char text[20 + sizeof(d->data)];
+	int length = snprintf(text, 20, "early %u\n", timeout_ms);
+
+	memcpy(text + length, d->data, d->length);
+	sendto(udp, text, length + d->length, 0, (struct sockaddr *)&d->from, sizeof(d->from));
+}
+
+/* Answers the datagrams that nrs releases, and passes early replies on. */
 static void *serve(void *unused)
 {
-	struct nrs_released released;
+	/* The cookie follows the header in both records. */
+	union {
+		struct nrs_header header;
+		struct nrs_released released;
+		struct nrs_early early;
+	} record;
 
-	while (read(nrs, &released, sizeof(released)) > 0) {
-		struct datagram *d = (struct datagram *)(uintptr_t)released.cookie;
+	while (read(nrs, &record, sizeof(record)) > 0) {
+		struct datagram *d = (struct datagram *)(uintptr_t)record.released.cookie;
 		struct nrs_completion done = { .header = { NRS_TYPE_COMPLETION, sizeof(done), 0 },
-					       .cookie = released.cookie, .bytes = d->length };
+					       .cookie = record.released.cookie };
 
+		if (record.header.kind == NRS_TYPE_EARLY)
+			extend(d, record.early.timeout_ms);
+		if (record.header.kind != NRS_TYPE_RELEASED)
+			continue;
+		done.bytes = d->length;
 		sendto(udp, d->data, d->length, 0, (struct sockaddr *)&d->from, sizeof(d->from));
 		if (write(nrs, &done, sizeof(done)) < 0)
-			warn("completion");
+			err(1, "completion");
 		free(d);
 	}
 	err(1, "read of /dev/nrs");
@@ -58,6 +82,7 @@ int main(void)
 			.header = { NRS_TYPE_REQUEST, sizeof(request), 0 }, .cookie = (uintptr_t)d,
 			.uid = NRS_ID_ABSENT, .gid = NRS_ID_ABSENT, .projid = NRS_ID_ABSENT,
 			.nodemap = NRS_ID_ABSENT, .net = NRS_NET_TCP, .address_len = 4,
+			.timeout_ms = 20000,
 		};
 
 		d->length = recvfrom(udp, d->data, sizeof(d->data), 0, (struct sockaddr *)&d->from, &size);

@@ -251,14 +251,17 @@ storm() {
 	rmmod nrs
 }
 
-# echoed TEXT: Sends a datagram to the port of the servers; the reply must be equal.
+# echoed TEXT [EARLIER...]: Sends a datagram to the port of the servers; the reply must be equal,
+# and follow the EARLIER datagrams.
 echoed() {
-	local fd answer
+	local fd answer wanted
 	exec {fd}<>/dev/udp/127.0.0.1/7777
 	echo "$1" >&"$fd"
-	# Read in one call, because the rest of a datagram is lost.
-	answer=$(timeout 10 dd bs=1500 count=1 <&"$fd" 2>/dev/null) || fail "no answer to '$1'"
-	[ "$answer" = "$1" ] || fail "'$answer' in answer to '$1'"
+	for wanted in "${@:2}" "$1"; do
+		# Read in one call, because the rest of a datagram is lost.
+		answer=$(timeout 10 dd bs=1500 count=1 <&"$fd" 2>/dev/null) || fail "no answer to '$1'"
+		[ "$answer" = "$wanted" ] || fail "'$answer' in answer to '$1'"
+	done
 	exec {fd}>&-
 }
 
@@ -275,6 +278,11 @@ examples() {
 		for n in 1 2 3; do echoed "line $n to $server"; done
 		wait_for 10 'grep -q " ended: 3" "$(at echo clients)"' ||
 			fail "$server: $(cat "$(at echo clients)")"
+		if [ $server = example-server-c ]; then
+			# The server states 20 s.
+			set_to echo at_min 30
+			echoed late $'early 42500\nlate'
+		fi
 		kill -KILL $!
 		wait $! || true
 		gone echo

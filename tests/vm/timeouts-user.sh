@@ -106,12 +106,52 @@ two_programs() {
 	gone timeouts
 }
 
+# simulate SERVICE SETTINGS ARG...: Runs nrs-test load with adaptive timeouts on a new service.
+simulate() {
+	local word
+	mkdir "/sys/kernel/config/nrs/$1"
+	for word in at_early_margin=1 at_min=1 at_increment=1 at_initial=1 $2; do
+		set_to "$1" "${word%=*}" "${word#*=}"
+	done
+	nrs-test load --service "$1" --timeouts=1 "${@:3}" >/tmp/load.json
+	say "$1: $(grep -A 7 '"timeouts"' /tmp/load.json | tr -d ' \n')"
+}
+
+# Verifies that simulated clients wait long enough while the only server is always busy, and notice
+# lost requests within their timeout.
+simulated() {
+	module
+	local name timeout noticed
+	# The service of each request is longer than the first timeout of a client, 2250 ms.
+	simulate slow slots=1 --seconds 2 --drain --busy 2500000 --servers 1 \
+		--client name=first --client name=next,start=0.5,depth=2
+	for name in first next; do
+		[ "$(of_load /tmp/load.json $name early_replies)" -ge 1 ]
+		[ "$(of_load /tmp/load.json $name false)" = 0 ]
+		[ "$(of_load /tmp/load.json $name lost)" = 0 ]
+	done
+	more 1 "$(of_load /tmp/load.json next max)" 4000000
+	[ "$(of_load /tmp/load.json next timeout_ms)" -ge 6000 ]
+	# A server that works sends early replies for lost requests, too, until at_max.
+	simulate lossy 'at_extra=2 at_max=4' --seconds 60 --lose 5 --client name=a,depth=2,requests=10
+	[ "$(of_load /tmp/load.json a lost)" = 2 ]
+	[ "$(of_load /tmp/load.json a false)" = 0 ]
+	[ "$(of_load /tmp/load.json a early_replies)" -ge 2 ]
+	timeout=$(of_load /tmp/load.json a lost_timeout_ms)
+	noticed=$(of_load /tmp/load.json a noticed_ms)
+	[ "$timeout" -le 4500 ]
+	[ "$noticed" -ge "$timeout" ]
+	[ "$noticed" -le $((timeout + 500)) ]
+}
+
 try 30 "early replies are in time, and end with the limit" part early
 try 30 "a server reports that it is busy" part busy
 if [ -z "$debug" ]; then
 	# The debug kernel has no network.
 	try 60 "two programs: no false timeout of a slow server, and a killed one is noticed" \
 		two_programs
+	try 40 "simulated clients: no false timeout of a busy server, lost requests are noticed" \
+		simulated
 	long try 90 "65,536 requests are queued while all slots are busy" part crowd
 	long try 120 "throttled requests do not expire" part rate
 fi

@@ -118,7 +118,7 @@ impl CgroupPath {
     /// Returns the digest as a number, 0 if absent.
     pub const fn number(self) -> u64 {
         let Self([low, high]) = self;
-        (high as u64) << 32 | low as u64
+        ((high as u64) << 32) | low as u64
     }
 
     /// Returns the digest with this [`Self::number`].
@@ -312,7 +312,8 @@ impl Row {
             return false;
         }
         self.digest.set(digest);
-        self.len.set((text.len() as u64) << 1 | u64::from(is_whole));
+        self.len
+            .set(((text.len() as u64) << 1) | u64::from(is_whole));
         for (word, bytes) in self.words.iter().zip(text.chunks(8)) {
             let mut padded = [0; 8];
             for (to, from) in padded.iter_mut().zip(bytes) {
@@ -668,7 +669,7 @@ mod tests {
                     for round in 0..2000 {
                         let path = &paths[(start * 16 + round) % 64];
                         // All paths share the rows of one digest.
-                        let digest = CgroupPath::from_number(77 + (round as u64 % 9 << 20));
+                        let digest = CgroupPath::from_number(77 + ((round as u64 % 9) << 20));
                         digest.keep(path.as_bytes(), true);
                         let mut buf = [0; PATH_MAX + 1];
                         if let Some(text) = digest.text(&mut buf) {

@@ -18,14 +18,16 @@ use std::{
 };
 
 use anyhow::Context as _;
-use nrs_client::{wire::BATCH, Client, Completion, Options, Request, Stats};
+use nrs_client::{wire::BATCH, Client, Completion, Event, Options, Released, Request, Stats};
 use serde_json::{json, Map, Value};
 
 use crate::{check::each, latency::Latency, Outcome};
 
 mod player;
+mod timeouts;
 
 use player::{Pace, Player, Spec};
+use timeouts::Timeouts;
 
 /// Simulates a server with many clients on /dev/nrs; prints the service of each client as JSON.
 #[derive(clap::Args)]
@@ -72,6 +74,18 @@ pub struct Args {
     /// Limit the requests of each client to the credits that the module reports; initially 1.
     #[arg(long)]
     credits: bool,
+    /// Give each client adaptive timeouts, and report early replies, false timeouts and lost
+    /// requests. SECONDS is the minimum and initial estimate and the increment of a timeout;
+    /// default: 5.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..=600),
+    )]
+    timeouts: Option<u32>,
     /// Percentage of the requests that are promoted to high priority after submission.
     #[arg(
         long,
@@ -118,6 +132,8 @@ struct Load {
     args: Args,
     client: Client,
     players: Vec<Player>,
+    /// Adaptive timeouts; `None` if the clients wait for ever.
+    timeouts: Option<Timeouts>,
     seen: Vec<Seen>,
     /// Requests that are not submitted yet.
     pending: VecDeque<Request>,
@@ -128,6 +144,8 @@ struct Load {
     /// Submitted requests by cookie, and the free cookies.
     ways: Vec<LoadRequest>,
     free: Vec<u64>,
+    /// Released requests that wait for a server.
+    ready: VecDeque<Released>,
     /// Requests being served, by end of service.
     serving: BinaryHeap<Reverse<(Instant, u64)>>,
     released: u64,
@@ -158,6 +176,7 @@ impl Load {
         };
         let (log, order_log) = (create(&args.log)?, create(&args.order_log)?);
         Ok(Self {
+            timeouts: args.timeouts.map(|s| Timeouts::new(players.len(), s)),
             seen: players.iter().map(|_| Seen::default()).collect(),
             args,
             client,
@@ -167,6 +186,7 @@ impl Load {
             promoting: 0,
             ways: Vec::new(),
             free: Vec::new(),
+            ready: VecDeque::new(),
             serving: BinaryHeap::new(),
             released: 0,
             lost: 0,
@@ -176,13 +196,22 @@ impl Load {
         })
     }
 
+    /// Returns `now` in ms since the start.
+    fn ms(&self, now: Instant) -> u64 {
+        now.duration_since(self.start).as_millis() as u64
+    }
+
     /// Creates the requests that are due.
     fn want(&mut self, now: Instant) {
+        let ms = self.ms(now);
         for (index, player) in self.players.iter_mut().enumerate() {
             // If the device blocks, an open loop drops requests, so that memory is bounded.
             while self.pending.len() < 4 * BATCH && player.due(now) {
                 let cookie = self.free.pop().unwrap_or(self.ways.len() as u64);
-                let (request, offset) = player.request(cookie);
+                let (mut request, offset) = player.request(cookie);
+                if let Some(timeouts) = &mut self.timeouts {
+                    request = request.timeout(timeouts.sent(ms, cookie, index));
+                }
                 let way = LoadRequest {
                     player: index,
                     submitted: now,
@@ -221,21 +250,41 @@ impl Load {
         Ok(())
     }
 
-    /// Takes released requests for the idle servers.
+    /// Takes released requests for the idle servers; with timeouts, all events, because early
+    /// replies are urgent. Returns false if there are no more.
+    fn take(&mut self) -> io::Result<bool> {
+        let idle = self.args.servers.saturating_sub(self.serving.len());
+        let max = self.timeouts.as_ref().map_or(idle, |_| BATCH);
+        if max == 0 {
+            return Ok(false);
+        }
+        let events = match self.client.events(max) {
+            Ok(events) => events,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let now = self.ms(Instant::now());
+        for event in events {
+            if let Some(timeouts) = &mut self.timeouts {
+                timeouts.event(now, &event);
+            }
+            if let Event::Released(released) = event {
+                self.ready.push_back(released);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes events, and serves released requests by the idle servers.
     fn serve(&mut self) -> io::Result<()> {
         loop {
-            let idle = self.args.servers.saturating_sub(self.serving.len());
-            if idle == 0 {
-                return Ok(());
-            }
-            let all = match self.client.released(idle) {
-                Ok(all) => all,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            };
+            let more = self.take()?;
             let now = Instant::now();
             let counts = now.duration_since(self.start).as_secs_f64() >= self.args.warmup;
-            for released in all {
+            while self.serving.len() < self.args.servers {
+                let Some(released) = self.ready.pop_front() else {
+                    break;
+                };
                 let way = self.ways[released.cookie as usize];
                 if counts {
                     let seen = &mut self.seen[way.player];
@@ -257,18 +306,25 @@ impl Load {
                 self.released += 1;
                 if self.args.lose != 0 && self.released % self.args.lose == 0 {
                     self.lost += 1;
-                    player.ended();
+                    // With timeouts, the client does not know before the deadline.
+                    if self.timeouts.is_none() {
+                        player.ended();
+                    }
                     continue;
                 }
                 let end = now + Duration::from_micros(self.args.busy);
                 self.serving.push(Reverse((end, released.cookie)));
             }
+            if !more {
+                return Ok(());
+            }
         }
     }
 
-    /// Completes requests whose service has ended.
+    /// Completes requests whose service has ended, then gives up those whose deadline has passed.
     fn complete(&mut self) -> io::Result<()> {
         let now = Instant::now();
+        let ms = self.ms(now);
         let counts = now.duration_since(self.start).as_secs_f64() >= self.args.warmup;
         let mut done = Vec::new();
         while done.len() < BATCH {
@@ -285,9 +341,17 @@ impl Load {
                 self.seen[player].served += 1;
                 self.seen[player].bytes += bytes;
             }
-            self.players[player].ended();
+            let timeouts = self.timeouts.as_mut();
+            if timeouts.is_none_or(|timeouts| timeouts.replied(ms, cookie)) {
+                self.players[player].ended();
+            }
             self.free.push(cookie);
             done.push(Completion::new(cookie, 0, bytes));
+        }
+        if let Some(timeouts) = &mut self.timeouts {
+            for player in timeouts.expire(ms) {
+                self.players[player].ended();
+            }
         }
         each(&done, |rest| self.client.complete(rest))
     }
@@ -296,9 +360,11 @@ impl Load {
     fn pause(&self, until: Instant) -> io::Result<()> {
         let ends = self.serving.peek().map(|Reverse((end, _))| *end);
         let dues = self.players.iter().filter_map(Player::next);
-        let next = dues.chain(ends).fold(until, Instant::min);
+        let deadline = self.timeouts.as_ref().and_then(Timeouts::next);
+        let deadline = deadline.map(|ms| self.start + Duration::from_millis(ms));
+        let next = dues.chain(ends).chain(deadline).fold(until, Instant::min);
         let timeout = next.saturating_duration_since(Instant::now());
-        if self.serving.len() >= self.args.servers {
+        if self.timeouts.is_none() && self.serving.len() >= self.args.servers {
             std::thread::sleep(timeout);
             return Ok(());
         }
@@ -335,7 +401,8 @@ impl Load {
                 self.complete()?;
                 let stats = self.client.stats()?;
                 let left = stats.queued + stats.ready + stats.running;
-                if left <= self.lost && self.pending.is_empty() {
+                let noticed = self.players.iter().all(Player::is_idle);
+                if left <= self.lost && self.pending.is_empty() && noticed {
                     break;
                 }
                 self.pause(Instant::now() + Duration::from_millis(100))?;
@@ -345,14 +412,15 @@ impl Load {
     }
 
     /// Returns the results of all players.
-    fn report(&self, seconds: f64) -> io::Result<Value> {
-        let seen = || self.players.iter().zip(&self.seen);
+    fn report(&mut self, seconds: f64) -> io::Result<Value> {
+        let now = self.ms(Instant::now());
         let served: u64 = self.seen.iter().map(|seen| seen.served).sum();
         let bytes: u64 = self.seen.iter().map(|seen| seen.bytes).sum();
         let part = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
-        let clients: Vec<Value> = seen()
-            .map(|(player, seen)| {
-                json!({
+        let seen = self.players.iter().zip(&self.seen).enumerate();
+        let clients: Vec<Value> = seen
+            .map(|(index, (player, seen))| {
+                let mut report = json!({
                     "name": player.name,
                     "loop": match player.pace {
                         Pace::Closed { .. } => "closed",
@@ -366,7 +434,11 @@ impl Load {
                     "byte_share": part(seen.bytes, bytes),
                     "latency_us": seen.latency.report(),
                     "withheld_us": seen.withheld.report(),
-                })
+                });
+                if let Some(timeouts) = &mut self.timeouts {
+                    report["timeouts"] = timeouts.report(now, index);
+                }
+                report
             })
             .collect();
         let bytes_of_stats = self.client.stats()?.encode();

@@ -325,9 +325,14 @@ impl Player {
         self.active -= 1;
     }
 
+    /// Returns true if no request is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.active == 0
+    }
+
     /// Returns true if no request is due or in flight any more.
     pub fn is_over(&self) -> bool {
-        self.left == 0 && self.active == 0
+        self.left == 0 && self.is_idle()
     }
 }
 

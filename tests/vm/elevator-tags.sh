@@ -60,6 +60,35 @@ greedy() {
 	undisturbed "$2" "$rate"
 }
 
+# holds LEAST MOST: Verifies that LEAST to MOST requests come to be queued, and never more then.
+holds() {
+	local i n
+	wait_for 20 "n=\$(counter a held) && [ \$n -ge $1 ] && [ \$n -le $2 ]" ||
+		fail "$1 to $2: $(status)"
+	for i in {1..50}; do
+		n=$(counter a held)
+		[ "$n" -le "$2" ] || fail "$n of at most $2"
+	done
+	say "requests queued: $n"
+}
+
+# Verifies the concurrency of users with 512 requests each on a disk with 256 tags, of which up to 8
+# are in flight. Of n users with one cgroup each, each has a part in n + 2 of the others: many when
+# they are few, and few when they are many.
+divided() {
+	setup 256 'fairshare uid_fair'
+	echo 8 >"$(at svc slots)"
+	local uid pid
+	begin a as=1001 --iodepth=256 --numjobs=2
+	holds 75 85
+	for uid in 1002 1003; do begin a as=$uid --iodepth=256 --numjobs=2; done
+	holds 140 153
+	for pid in $(pidof fio); do
+		[ "$(stat -c %u "/proc/$pid" 2>/dev/null)" = 1001 ] || kill -KILL "$pid"
+	done
+	holds 75 85
+}
+
 # Verifies that more tasks than tags, throttled to 2 requests per second, take no tags from others,
 # whatever their user id, and continue when the queue is emptied.
 crowd() {
@@ -296,6 +325,7 @@ stock() {
 }
 
 stock try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
+stock try 60 "three users with 512 requests each: tags of each, alone and together" divided
 stock long try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
 stock long try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.6 \
 	--ioengine=io_uring
@@ -315,5 +345,5 @@ stock try 60 "no deferred requests of request-based multipath" multipath
 stock long try 60 "no deferred requests beside io.cost" controlled
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio
-remarks '^(requests|reads) per second'
+remarks '^(requests|reads) (per second|queued)'
 summary

@@ -22,9 +22,10 @@
 //! field    = "nid" | "jobid" | "opcode" | "uid" | "gid" | "projid" | "nodemap"
 //!          | "cgroup"
 //! list     = "{" 1*item "}"                   ; items are separated by blanks
-//! pair     = "rate=" rate | "minrate=" ( rate | "0" ) | "rank=" name | "realtime=" number
-//!          | "borrow=" ( "0" | "1" ) | "also=" [ name *( "+" name ) ] | rate
+//! pair     = "rate=" rate | "minrate=" ( rate | "0" ) | "burst=" burst | "rank=" name
+//!          | "realtime=" number | "borrow=" ( "0" | "1" ) | "also=" [ name *( "+" name ) ] | rate
 //! rate     = number [ "iops" | ( "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB" ) [ "/s" ] ]
+//! burst    = number [ "s" | ( "B" | "KB" | … ) ]
 //! ```
 //!
 //! Words are separated by blanks (spaces and tabs). Blanks are also allowed around `=`, `{`, `}`,
@@ -37,9 +38,10 @@
 //! | `jobid` | name of up to 31 bytes, or pattern with `*` or `?` ([`crate::sched::glob`]) |
 //! | `opcode` | name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
 //! | `uid` `gid` `projid` `nodemap` | number to 4294967295: decimal, `0x` hex, `0` octal |
-//! | `cgroup` | path from `/`, up to 255 bytes; `*` and `?` match within a name |
+//! | `cgroup` | path from `/`, up to 383 bytes; `*` and `?` match within a name |
 //!
-//! A path names the cgroup and what is below it, except what another path names.
+//! A path names the cgroup and what is below it, except what the path of another rule names whose
+//! conditions hold.
 //!
 //! 4294967295 is Lustre's value for "none", and has the same meaning here.
 
@@ -56,7 +58,9 @@ use core::fmt;
 
 pub use command::{RuleAction, RuleCommand, RulePairs, COMMAND_MAX};
 pub use conditions::{ConditionValue, Conditions};
-pub use rule::{AlsoRules, Name, Rate, Rule, RuleLimits, Unit, ALSO_MAX, NAME_MAX};
+pub use rule::{
+    AlsoRules, Burst, Name, Rate, Rule, RuleLimits, Unit, ALSO_MAX, BURST_MAX, NAME_MAX,
+};
 pub use rule_list::{check, RuleList};
 pub use rule_set::RuleSet;
 pub(crate) use scanner::Scanner;

@@ -210,6 +210,13 @@ u64 nrs_cgroup(struct bio *bio)
 	return id;
 }
 
+u64 nrs_charged_cgroup(struct bio *bio)
+{
+	struct cgroup *cgroup = bio ? nrs_cgroup_of(bio) : NULL;
+
+	return cgroup ? cgroup_id(cgroup) : nrs_cgroup(NULL);
+}
+
 int nrs_cgroup_name(struct bio *bio, int level, char *buf, size_t len)
 {
 	struct cgroup *cgroup;
@@ -217,10 +224,12 @@ int nrs_cgroup_name(struct bio *bio, int level, char *buf, size_t len)
 
 	rcu_read_lock();
 	cgroup = nrs_cgroup_of_request(bio);
+#ifdef CONFIG_CGROUPS
 	if (cgroup && level)
 		cgroup = cgroup_ancestor(cgroup, level);
 	if (cgroup)
 		ret = strscpy(buf, rcu_dereference(cgroup->kn->name), len);
+#endif
 	rcu_read_unlock();
 	return ret;
 }

@@ -70,6 +70,12 @@ u64 nrs_cgroup(struct bio *bio);
  */
 int nrs_cgroup_name(struct bio *bio, int level, char *buf, size_t len);
 
+/*
+ * Returns the id of the cgroup on the unified hierarchy to which @bio is charged, unless that is
+ * the root or @bio is NULL; else that of the running task; 0 for a kernel thread.
+ */
+u64 nrs_charged_cgroup(struct bio *bio);
+
 /* Returns true if @bio is charged to a cgroup below the root that the running task is not in. */
 bool nrs_bio_is_foreign(struct bio *bio);
 

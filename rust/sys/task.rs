@@ -26,8 +26,8 @@ use core::{
 
 use kernel::{bindings, prelude::*};
 
-use super::{atomic::Hint, bio::BioView, raw};
-use crate::sched::attr::cgroup::{names_of, CgroupNames};
+use super::{atomic::Hint, bio::BioView, misc, raw};
+use crate::sched::attr::cgroup::{names_of, CgroupNames, ReadPath};
 
 /// The running task, and the cgroup for which a request is made. Each attribute is read when it is
 /// needed. While a worker submits a deferred bio, the submitter is that of the bio.
@@ -45,6 +45,9 @@ pub(crate) struct Submitter<'a> {
     bio: *mut bindings::bio,
     _bio: PhantomData<BioView<'a>>,
 }
+
+/// Maximum number of times that the path of a task's cgroup is read, if the task moves meanwhile.
+const MOVES_MAX: u32 = 8;
 
 /// Attributes that distinguish submitters.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,8 +69,10 @@ pub(crate) struct SubmitterRecord {
     whose: SubmitterId,
     /// User and group from [`Submitter::task_owner`].
     task: Option<(u32, u32)>,
-    /// Path and owner from [`Submitter::cgroup_names`].
-    cgroup: Option<CgroupNames>,
+    /// Path of the cgroup from [`Submitter::cgroup`].
+    path: Option<ReadPath>,
+    /// Cgroup from [`Submitter::charged_cgroup`].
+    charged: Option<u64>,
     names: Option<KBox<RecordedNames>>,
     /// Address of the counter in which a request of the submitter is already counted; 0: none.
     counter: Hint,
@@ -143,7 +148,8 @@ impl<'a> Submitter<'a> {
         Some(SubmitterRecord {
             whose: self.whose(true, true),
             task: self.task_owner(),
-            cgroup: self.cgroup_names(),
+            path: self.cgroup().map(|_| self.read_path()),
+            charged: self.charged_cgroup(),
             names,
             counter: Hint::new(0),
             index: Hint::new(0),
@@ -320,13 +326,34 @@ impl<'a> Submitter<'a> {
         (id != 0 || !self.is_kthread()).then_some(id)
     }
 
-    /// Returns the path and the owner of the cgroup of [`Self::cgroup`].
+    /// Returns the id of the cgroup that the bio is charged to, or else of the task, as
+    /// [`Self::cgroup`] does; the task may be in a cgroup below.
+    pub(crate) fn charged_cgroup(&self) -> Option<u64> {
+        if let Some(record) = self.recorded() {
+            return record.charged;
+        }
+        // SAFETY: By the type invariant.
+        let id = unsafe { raw::nrs_charged_cgroup(self.bio) };
+        (id != 0 || !self.is_kthread()).then_some(id)
+    }
+
+    /// Returns the path and the owner of the cgroup of [`Self::cgroup`]; `None` also if the task
+    /// moves all the time.
     pub(crate) fn cgroup_names(&self) -> Option<CgroupNames> {
         if let Some(record) = self.recorded() {
-            return record.cgroup;
+            return record.path.as_ref().map(ReadPath::keep);
         }
         let name = |level, buf: &mut [u8]| usize::try_from(self.name_at(level, buf)).ok();
-        self.cgroup().map(|id| names_of(id, name))
+        (0..MOVES_MAX).find_map(|_| {
+            let id = self.cgroup().filter(|id| *id != 0)?;
+            names_of(id, misc::now(), name, || self.cgroup() == Some(id))
+        })
+    }
+
+    /// Reads the path of the cgroup of [`Self::cgroup`].
+    #[cfg(feature = "elevator")]
+    fn read_path(&self) -> ReadPath {
+        ReadPath::new(|level, buf| usize::try_from(self.name_at(level, buf)).ok())
     }
 
     /// Copies a name in the path of the cgroup to `buf`, as `nrs_cgroup_name` does.
@@ -383,7 +410,8 @@ impl SubmitterRecord {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.whose == other.whose
             && self.task == other.task
-            && self.cgroup == other.cgroup
+            && self.path == other.path
+            && self.charged == other.charged
             && self.names.as_deref() == other.names.as_deref()
     }
 

@@ -36,9 +36,9 @@ journal() {
 	[ $((SECONDS - started)) -lt 10 ]
 }
 
-# Verifies swap of 24 MiB in a group limited to 12 MiB: half of it passes through the device and
-# must be read back unchanged.
-swap() {
+# swapped: Starts swap on device a, and writes 24 MiB into a file in memory from a group limited to
+# 12 MiB, so that half of it passes through the device. Sets $group.
+swapped() {
 	module
 	lower nb0 memory_backed=1
 	client a /dev/nb0 svc
@@ -46,23 +46,53 @@ swap() {
 	swapon /dev/mapper/a
 	policy svc fairshare
 	echo 1 >"$(at svc slots)"
-	local group=/sys/fs/cgroup/test.swap
+	group=/sys/fs/cgroup/test.swap
 	mkdir $group
 	echo $((12 << 20)) >$group/memory.max
 	mkdir -p /mnt/memory
 	mount -t tmpfs -o size=32m memory /mnt/memory
 	dd if=/dev/urandom of=/tmp/memory bs=1M count=24 2>/dev/null
-	bash -c "echo \$\$ >$group/cgroup.procs
-		cat /tmp/memory >/mnt/memory/file
-		cmp /tmp/memory /mnt/memory/file" ||
+	bash -c "echo \$\$ >$group/cgroup.procs && cat /tmp/memory >/mnt/memory/file"
+}
+
+# unswapped: Ends what swapped has started.
+unswapped() {
+	rm /mnt/memory/file /tmp/memory
+	umount /mnt/memory
+	swapoff /dev/mapper/a
+}
+
+# Verifies that swapped memory is read back unchanged.
+swap() {
+	local group
+	swapped
+	bash -c "echo \$\$ >$group/cgroup.procs && cmp /tmp/memory /mnt/memory/file" ||
 		fail "the data is wrong, or not there: $(cat $group/memory.events)"
 	say "$(grep -E 'pswp(in|out)' /proc/vmstat | tr '\n' ' ') $(status a)"
 	[ "$(counter a forced)" -gt 0 ]
 	[ "$(counter a failed)" = 0 ]
 	[ "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)" -gt 1000 ]
-	rm /mnt/memory/file /tmp/memory
-	umount /mnt/memory
-	swapoff /dev/mapper/a
+	unswapped
+}
+
+# Verifies that a limited user waits for its swapped pages, and that no other waits for swap to be
+# written.
+swap_in() {
+	local group reads start
+	swapped
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'change default rate=100000'
+	set_to svc nrs_tbf_rule 'start slow uid={1001} rate=20'
+	reads=$(counter a ost_read) start=${EPOCHREALTIME/./}
+	bash -c "echo \$\$ >$group/cgroup.procs
+		setpriv --reuid 1001 --clear-groups timeout 5 cat /mnt/memory/file" >/dev/null &&
+		fail "read all: $(status a)"
+	reads=$(($(counter a ost_read) - reads)) start=$((${EPOCHREALTIME/./} - start))
+	say "$reads pages in $((start / 1000)) ms of a user with 20 requests per second: $(status a)"
+	# Pages that are read ahead wait in the queue.
+	[ "$reads" -ge 50 ] && [ "$reads" -le $((20 * start / 1000000 + 40)) ] || fail "$reads pages"
+	set_to svc nrs_tbf_rule 'stop slow'
+	unswapped
 }
 
 # Verifies that page cache writes by the kernel's own threads have no known owner.
@@ -83,5 +113,6 @@ writeback() {
 
 try 60 "a journal commit does not wait in a full queue" journal
 long try 60 "swap under a tight limit of memory" swap
+long try 60 "a limited user waits for its swapped pages" swap_in
 long try 60 "writeback has no owner" writeback
 summary

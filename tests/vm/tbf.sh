@@ -163,6 +163,30 @@ cgroups() {
 	within 10 "${got[0]}" $((2 * got[1])) && within 10 "${got[1]}" "${got[2]}" || fail "${got[*]}"
 }
 
+# Verifies that a class spends what it has saved at the speed of the device, then gets its rate, and
+# saves it again while it is idle.
+burst() {
+	setup 1
+	policy svc 'tbf uid'
+	rule start r 'uid={1001}' rate=20 burst=10s
+	local round before start
+	for round in 200 100; do
+		before=$(counter a ended) start=${EPOCHREALTIME/./}
+		begin a 1001 100
+		wait_for 10 "[ \$((\$(counter a ended) - $before)) -ge $round ]" || fail "$(status)"
+		start=$((${EPOCHREALTIME/./} - start))
+		say "a burst of $round in $((start / 1000)) ms"
+		[ $start -le 3000000 ] || fail "$round requests took $start us"
+		saturated a
+		gather 4 ended
+		is "${got[0]}" 20
+		# shellcheck disable=SC2046 # several processes
+		kill -KILL $(pidof fio)
+		wait_for 10 '[ "$(counter a held)" = 0 ]' || fail "$(status)"
+		sleep 5
+	done
+}
+
 # restarted TIMES: Moves a load of device a into a new cgroup at the same path that often, as a unit
 # that restarts. Sets $ended to the requests that ended from the first start on, and $time.
 restarted() {
@@ -328,6 +352,7 @@ try 60 "rates in bytes, pages and requests" units
 long try 60 "a request counts once, whatever its size" sizes
 long try 60 "jobid: cgroups, with wildcards" jobid
 try 60 "cgroups by path: rates and shares" cgroups
+try 60 "burst: what a class has saved, then its rate" burst
 try 60 "cgroups by path: units that restart, slices and patterns" restarts
 try 60 "changes take effect on queued requests at once" changes
 try 60 "borrow: unused rates are lent, and returned" lending

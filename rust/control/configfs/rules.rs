@@ -8,6 +8,7 @@
 //! | `head` | `reg`, `hp` or `all`; `EBUSY` while the rule is started |
 //! | `rate` | rate of a class; empty: `nrs_tbf_rate` |
 //! | `minrate` | guaranteed minimum of a class; `0`: none |
+//! | `burst` | credit of an idle class; `0`: `nrs_tbf_depth` |
 //! | `rank` | rule that this rule precedes; empty: first of all rules |
 //! | `realtime`, `borrow` | `0` or `1` |
 //! | `also` | names, joined by `+`, of further rules whose limits apply |
@@ -96,6 +97,7 @@ impl GroupOperations for Rules {
                 head: 1,
                 rate: 2,
                 minrate: 3,
+                burst: 9,
                 rank: 4,
                 realtime: 5,
                 borrow: 6,
@@ -185,7 +187,7 @@ macro_rules! keys {
         )+
 
         /// All keys, in the order of a command.
-        static KEYS: [&PairKey; 6] = [$(&$KEY),+];
+        static KEYS: [&PairKey; 7] = [$(&$KEY),+];
     };
 }
 
@@ -196,6 +198,10 @@ keys! {
     };
     MINRATE, 3, minrate: |pairs, f| match pairs.minrate {
         Some((_, Some(rate))) => write!(f, "{rate}"),
+        _ => f.write_char('0'),
+    };
+    BURST, 9, burst: |pairs, f| match pairs.burst {
+        Some((_, Some(burst))) => write!(f, "{burst}"),
         _ => f.write_char('0'),
     };
     RANK, 4, rank: |pairs, f| match pairs.rank {
@@ -245,6 +251,7 @@ fn pairs_in(list: &RuleList, name: &Name) -> RulePairs {
     RulePairs {
         rate: Some((0, limits.rate)),
         minrate: Some((0, limits.minrate)),
+        burst: Some((0, limits.burst)),
         rank: None,
         realtime: Some(limits.realtime),
         borrow: Some(limits.borrow),

@@ -75,7 +75,7 @@ fn owner(who: &Submitter<'_>) -> Owner {
     };
     Owner {
         uid: uid.or_else(of_cgroup),
-        cgroup: who.cgroup(),
+        cgroup: who.charged_cgroup(),
     }
 }
 

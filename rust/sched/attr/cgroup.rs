@@ -21,45 +21,86 @@
 //! a reader that sees two versions reads no text.
 //!
 //! ```text
-//!  path ─intern─► digest ────────────► keys of classes, rules, weights
+//!  path ─────────► digest ────────────► keys of classes, rules, weights
 //!           │                                  │
 //!           └──► row of the table ──text──► patterns, displays
 //! ```
 //!
+//! A digest selects [`WAYS`] rows. A text stays for [`KEPT_S`] after its last use, so that a user
+//! with many cgroups displaces no other's. Half of the rows may be of one owner. A cgroup whose
+//! text finds no row counts as its nearest ancestor that has one.
+//!
 //! Another table keeps the digests of the cgroups that made requests lately, by id, because a path
 //! is read name by name. The path of a cgroup does not change.
-//!
-//! A digest selects [`WAYS`] rows, of which a new text replaces the one not used for the longest
-//! time. A displaced text is back with the next request whose class is not known.
 
 use crate::sched::{
     atomic::{AtomicWord, Hint},
     glob,
     jobid::write_clean,
     key::{escape, Hasher},
+    rng::avalanche,
+    units::NSEC_PER_SEC,
 };
 use core::fmt;
 
-/// Maximum length of a text, bytes; also of a name in a path.
-pub const PATH_MAX: usize = 255;
+/// Maximum length of a text, bytes.
+pub const PATH_MAX: usize = 383;
+
+/// Maximum length of a name in a path, bytes.
+const NAME_MAX: usize = 255;
+
+/// Time after which the cgroups of requests must be seen again, so that their texts stay, ns.
+pub const REFRESH: u64 = KEPT_S / 10 * NSEC_PER_SEC;
 
 /// Maximum number of names in a path; deeper cgroups count as their ancestor at this level.
 const LEVELS_MAX: i32 = 32;
 
 /// What a refused path should have been.
-pub const EXPECTED: &str = "the path of a cgroup, such as /system.slice/*, up to 255 bytes";
+pub const EXPECTED: &str = "the path of a cgroup, such as /system.slice/*, up to 383 bytes";
 
 /// Number of texts, and of rows that a digest selects.
 const ROWS: usize = 1024;
-const WAYS: usize = 4;
+const WAYS: usize = 8;
+
+/// Time for which a text stays after its last use, s.
+const KEPT_S: u64 = 600;
 
 /// Words of a text.
 const WORDS: usize = (PATH_MAX + 1) / 8;
 
 static SECRET: AtomicWord = AtomicWord::new(0);
-static USES: AtomicWord = AtomicWord::new(0);
-static TABLE: [Row; ROWS] = [const { Row::new() }; ROWS];
-static KNOWN: [KnownCgroup; ROWS] = [const { KnownCgroup::new() }; ROWS];
+/// Tables of this module.
+struct Tables {
+    /// Time, s.
+    clock: AtomicWord,
+    texts: [Row; ROWS],
+    known: [KnownCgroup; ROWS],
+}
+
+impl Tables {
+    const fn new() -> Self {
+        Self {
+            clock: AtomicWord::new(0),
+            texts: [const { Row::new() }; ROWS],
+            known: [const { KnownCgroup::new() }; ROWS],
+        }
+    }
+}
+
+#[cfg(MODULE)]
+fn tables() -> &'static Tables {
+    static TABLES: Tables = Tables::new();
+    &TABLES
+}
+
+/// Returns tables of the thread, so that tests do not depend on each other.
+#[cfg(not(MODULE))]
+fn tables() -> &'static Tables {
+    std::thread_local! {
+        static TABLES: &'static Tables = Box::leak(Box::new(Tables::new()));
+    }
+    TABLES.with(|tables| *tables)
+}
 
 /// Sets the secret of all digests, once and before the first one.
 #[cfg(MODULE)]
@@ -94,7 +135,7 @@ impl CgroupPath {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut builder = PathBuilder::new();
         for name in names(text)? {
-            let is_name = matches!(name.len(), 1..=PATH_MAX) && name != b"." && name != b"..";
+            let is_name = matches!(name.len(), 1..=NAME_MAX) && name != b"." && name != b"..";
             if !is_name || name.contains(&0) || !builder.push(name) {
                 return None;
             }
@@ -106,7 +147,7 @@ impl CgroupPath {
     #[cfg(not(MODULE))]
     pub fn intern(text: &[u8]) -> Option<Self> {
         let path = Self::parse(text)?;
-        path.keep(text, true);
+        path.keep(path.number(), text, true);
         Some(path)
     }
 
@@ -136,7 +177,7 @@ impl CgroupPath {
     pub fn write_escaped(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.text(&mut [0; PATH_MAX + 1]) {
             Some(text) => escape(text, f),
-            None => write!(f, "{self}"),
+            None => write!(f, "#{:016x}", self.number()),
         }
     }
 
@@ -150,13 +191,13 @@ impl CgroupPath {
             return self;
         }
         let mut text = buf.get(..known.map_or(0, |(len, _)| len)).unwrap_or(&[]);
-        while let Some(at) = text.iter().rposition(|byte| *byte == b'/') {
+        while !text.is_empty() {
             let path = Self::parse(text).unwrap_or(Self::ABSENT);
             if is_named(path, text) {
-                path.keep(text, true);
+                path.keep(path.number(), text, true);
                 return path;
             }
-            text = text.get(..at).unwrap_or(&[]);
+            text = parent(text);
         }
         self
     }
@@ -166,34 +207,38 @@ impl CgroupPath {
         self.rows().find_map(|row| row.read(self.number(), buf))
     }
 
-    /// Adds `text` to the table, all of the path if `is_whole`, else its first names.
-    fn keep(self, text: &[u8], is_whole: bool) {
+    /// Adds `text` to the table for `owner`, all of the path if `is_whole`, else its first names;
+    /// returns false if there is no row.
+    fn keep(self, owner: u64, text: &[u8], is_whole: bool) -> bool {
         if let Some(row) = self.row() {
             row.touch();
-            return;
+            return true;
         }
-        let number = self.number();
-        // Rows that other tasks are writing are passed over.
-        for _ in 0..WAYS {
-            let oldest = self.rows().filter(|row| row.version.get() & 1 == 0);
-            let oldest = oldest.min_by_key(|row| row.used.get());
-            if oldest.is_some_and(|row| row.write(number, text, is_whole)) {
-                return;
-            }
+        let taken = self
+            .rows()
+            .filter(|row| row.owner.get() == owner && !row.is_free());
+        if taken.count() >= WAYS / 2 {
+            return false;
         }
+        let mut free = self.rows().filter(|row| row.is_free());
+        free.any(|row| row.write(self.number(), owner, text, is_whole))
     }
 
     /// Returns the row that has the text.
     fn row(self) -> Option<&'static Row> {
         let number = self.number();
-        self.rows()
-            .find(|row| row.digest.get() == number && row.version.get() & 1 == 0)
+        let has = |row: &&Row| row.digest.get() == number && row.version.get() & 1 == 0;
+        self.rows().filter(|_| number != 0).find(has)
     }
 
     /// Returns the rows that may have the text.
     fn rows(self) -> impl Iterator<Item = &'static Row> {
         let set = self.number() as usize % (ROWS / WAYS);
-        TABLE.iter().skip(set.wrapping_mul(WAYS)).take(WAYS)
+        tables()
+            .texts
+            .iter()
+            .skip(set.wrapping_mul(WAYS))
+            .take(WAYS)
     }
 }
 
@@ -265,8 +310,10 @@ impl KnownCgroup {
 /// Row of the table.
 struct Row {
     version: AtomicWord,
+    /// Digest of the text; 0: none.
     digest: Hint,
-    /// Number of the last use, among all.
+    owner: Hint,
+    /// Time of the last use, s.
     used: Hint,
     /// Length of the text, times 2, plus 1 if the text is all of the path.
     len: Hint,
@@ -278,6 +325,7 @@ impl Row {
         Self {
             version: AtomicWord::new(0),
             digest: Hint::new(0),
+            owner: Hint::new(0),
             used: Hint::new(0),
             len: Hint::new(0),
             words: [const { Hint::new(0) }; WORDS],
@@ -285,7 +333,13 @@ impl Row {
     }
 
     fn touch(&self) {
-        self.used.set(USES.add(1).wrapping_add(1));
+        self.used.set(tables().clock.get());
+    }
+
+    /// Returns true if the row has no text, or one that was not used lately.
+    fn is_free(&self) -> bool {
+        let unused = tables().clock.get().saturating_sub(self.used.get());
+        self.digest.get() == 0 || unused > KEPT_S
     }
 
     /// As [`CgroupPath::read`], if the row has the text of `digest`.
@@ -305,12 +359,17 @@ impl Row {
         Some(((len >> 1) as usize, len & 1 != 0))
     }
 
-    /// Replaces the text; returns false if another task is writing the row.
-    fn write(&self, digest: u64, text: &[u8], is_whole: bool) -> bool {
+    /// Replaces the text of a free row; returns false if another task does so.
+    fn write(&self, digest: u64, owner: u64, text: &[u8], is_whole: bool) -> bool {
         let version = self.version.get();
         if version & 1 != 0 || !self.version.replace(version, version | 1) {
             return false;
         }
+        if !self.is_free() {
+            self.version.set(version.wrapping_add(2));
+            return false;
+        }
+        self.owner.set(owner);
         self.digest.set(digest);
         self.len
             .set(((text.len() as u64) << 1) | u64::from(is_whole));
@@ -380,71 +439,137 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// Returns the path and the owner of the cgroup `id`, for which [`read_path`] calls `name` if they
-/// are not known.
-pub fn names_of(id: u64, name: impl FnMut(i32, &mut [u8]) -> Option<usize>) -> CgroupNames {
-    let known = KNOWN.get(id as usize % ROWS);
+/// Returns the path above `text`; empty for the root.
+fn parent(text: &[u8]) -> &[u8] {
+    let at = text.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    match text.get(..at) {
+        Some([]) if text.len() > 1 => b"/",
+        above => above.unwrap_or(&[]),
+    }
+}
+
+/// Returns the path and the owner of the cgroup `id` at `now`, ns. If they are not known, `name`
+/// copies the name at a level of the path, 1 below the root, and returns its length, or `None` past
+/// the cgroup; then `is_same` returns true if all names were of that cgroup. Returns `None` if not.
+pub fn names_of(
+    id: u64,
+    now: u64,
+    name: impl FnMut(i32, &mut [u8]) -> Option<usize>,
+    is_same: impl FnOnce() -> bool,
+) -> Option<CgroupNames> {
+    tables().clock.set(now / NSEC_PER_SEC);
+    let known = tables().known.get(avalanche(id) as usize % ROWS);
     let has_text = |path: CgroupPath| path.row().map(Row::touch).is_some();
     let is_kept = |(path, owner): &CgroupNames| match owner {
         Some(CgroupOwner::Cgroup(owner)) => has_text(*path) && has_text(*owner),
         _ => has_text(*path),
     };
     if let Some(names) = known.and_then(|known| known.read(id)).filter(is_kept) {
-        return names;
+        return Some(names);
     }
-    let names = read_path(name);
-    if let Some(known) = known {
+    let path = ReadPath::new(name);
+    if !is_same() {
+        return None;
+    }
+    let names = path.keep();
+    if let Some(known) = known.filter(|_| names.0 == path.path) {
         known.write(id, names);
     }
-    names
+    Some(names)
 }
 
-/// Reads the path of a cgroup; returns the path and its owner, which is `None` for the root.
-/// `name` copies the name at a level, 1 below the root, and returns its length, or `None` past the
-/// cgroup.
-fn read_path(mut name: impl FnMut(i32, &mut [u8]) -> Option<usize>) -> CgroupNames {
-    let (mut buf, mut text) = ([0; PATH_MAX + 1], [0; PATH_MAX + 1]);
-    let (mut len, mut is_whole) = (0_usize, true);
-    let mut builder = PathBuilder::new();
-    let mut owner = None;
-    let (mut is_user_slice, mut is_in_slices) = (false, true);
-    for level in 1..=LEVELS_MAX {
-        let Some(part) = name(level, &mut buf).and_then(|len| buf.get(..len)) else {
-            break;
+/// Names of a cgroup, and what is known of its text, for a request that is made later.
+#[derive(Clone, Copy, PartialEq)]
+pub struct ReadPath {
+    path: CgroupPath,
+    /// `None` for the root.
+    owner: Option<CgroupOwner>,
+    /// Length of the owner's path in the text; 0: longer.
+    owner_len: usize,
+    text: PathBuf,
+    len: usize,
+    is_whole: bool,
+}
+
+impl ReadPath {
+    /// Reads a path by `name`, as in [`names_of`].
+    pub fn new(mut name: impl FnMut(i32, &mut [u8]) -> Option<usize>) -> Self {
+        let mut buf = [0; NAME_MAX + 1];
+        let mut builder = PathBuilder::new();
+        let mut read = Self {
+            path: CgroupPath::ABSENT,
+            owner: None,
+            owner_len: 0,
+            text: [0; PATH_MAX + 1],
+            len: 0,
+            is_whole: true,
         };
-        builder.push(part);
-        let end = len.saturating_add(part.len()).saturating_add(1);
-        match text.get_mut(len..end) {
-            Some([slash, to @ ..]) if is_whole && end <= PATH_MAX => {
-                *slash = b'/';
-                to.copy_from_slice(part);
-                len = end;
+        let (mut is_user_slice, mut is_in_slices) = (false, true);
+        for level in 1..=LEVELS_MAX {
+            let Some(part) = name(level, &mut buf).and_then(|len| buf.get(..len)) else {
+                break;
+            };
+            builder.push(part);
+            let end = read.len.saturating_add(part.len()).saturating_add(1);
+            match read.text.get_mut(read.len..end) {
+                Some([slash, to @ ..]) if read.is_whole && end <= PATH_MAX => {
+                    *slash = b'/';
+                    to.copy_from_slice(part);
+                    read.len = end;
+                }
+                _ => read.is_whole = false,
             }
-            _ => is_whole = false,
+            if !is_in_slices {
+                continue;
+            }
+            if let Some(user) = slice_user(part).filter(|_| is_user_slice) {
+                read.owner = Some(CgroupOwner::User(user));
+                is_in_slices = false;
+                continue;
+            }
+            read.owner = Some(CgroupOwner::Cgroup(builder.digest()));
+            read.owner_len = if read.is_whole { read.len } else { 0 };
+            is_in_slices = part.ends_with(b".slice");
+            is_user_slice = level == 1 && part == b"user.slice";
         }
-        if !is_in_slices {
-            continue;
+        if builder.levels == 0 {
+            if let Some(slash) = read.text.first_mut() {
+                *slash = b'/';
+            }
+            read.len = 1;
         }
-        if let Some(user) = slice_user(part).filter(|_| is_user_slice) {
-            owner = Some(CgroupOwner::User(user));
-            is_in_slices = false;
-            continue;
+        read.path = builder.digest();
+        read
+    }
+
+    /// Keeps the texts of the path and its owner; returns the path, or its nearest ancestor for
+    /// which there is room, and the owner.
+    pub fn keep(&self) -> CgroupNames {
+        let quota = match self.owner {
+            None => 0,
+            Some(CgroupOwner::User(user)) => (1 << 63) | u64::from(user),
+            Some(CgroupOwner::Cgroup(owner)) => {
+                let text = self.text.get(..self.owner_len).unwrap_or(&[]);
+                owner.keep(owner.number(), text, !text.is_empty());
+                owner.number()
+            }
+        };
+        let mut text = self.text.get(..self.len).unwrap_or(&[]);
+        if self.path.keep(quota, text, self.is_whole) {
+            return (self.path, self.owner);
         }
-        let path = builder.digest();
-        owner = Some(CgroupOwner::Cgroup(path));
-        is_in_slices = part.ends_with(b".slice");
-        is_user_slice = level == 1 && part == b"user.slice";
-        if !is_in_slices {
-            path.keep(text.get(..len).unwrap_or(&[]), is_whole);
+        if self.is_whole {
+            text = parent(text);
+        }
+        loop {
+            let path = CgroupPath::parse(text).unwrap_or(CgroupPath::ABSENT);
+            let above = parent(text);
+            if above.is_empty() || path.keep(quota, text, true) {
+                return (path, self.owner);
+            }
+            text = above;
         }
     }
-    let path = builder.digest();
-    if builder.levels == 0 {
-        path.keep(b"/", true);
-    } else {
-        path.keep(text.get(..len).unwrap_or(&[]), is_whole);
-    }
-    (path, owner)
 }
 
 /// Returns the user of a slice with this name in `user.slice`, such as `user-1000.slice`.
@@ -464,13 +589,18 @@ fn slice_user(name: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn read(path: &str) -> CgroupNames {
-        let parts: Vec<&[u8]> = path.split_terminator('/').map(str::as_bytes).collect();
-        read_path(|level, buf| {
-            let part = parts.get(level as usize)?;
+    /// Copies the names of `path`.
+    fn names_in(path: &str) -> impl FnMut(i32, &mut [u8]) -> Option<usize> + '_ {
+        |level, buf| {
+            let mut parts = path.split_terminator('/');
+            let part = parts.nth(level as usize)?.as_bytes();
             buf[..part.len()].copy_from_slice(part);
             Some(part.len())
-        })
+        }
+    }
+
+    fn read(path: &str) -> CgroupNames {
+        ReadPath::new(names_in(path)).keep()
     }
 
     fn shown(path: CgroupPath) -> String {
@@ -549,14 +679,15 @@ mod tests {
             assert_eq!(shown(read), path);
             assert_eq!(CgroupPath::from_number(read.number()), read);
         }
-        let long = "x".repeat(PATH_MAX);
+        let long = "x".repeat(NAME_MAX);
         for wrong in ["", "a", "/a/", "//a", "/a//b", "/.", "/a/..", "/a/./b"] {
             assert_eq!(CgroupPath::parse(wrong.as_bytes()), None, "{wrong}");
         }
         assert_eq!(CgroupPath::parse(format!("/{long}x").as_bytes()), None);
         // A longer path has a digest, and no text.
-        let deep = parse(&format!("/a/{long}"));
-        assert_eq!(read(&format!("/a/{long}")).0, deep);
+        let deep = format!("/a/{long}/{long}");
+        let (deep, known) = (parse(&deep), read(&deep).0);
+        assert_eq!(known, deep);
         assert_eq!(shown(deep), format!("#{:016x}", deep.number()));
         let (deepest, owner) = read(&"/a.slice".repeat(99));
         assert_eq!(deepest, parse(&"/a.slice".repeat(32)));
@@ -591,20 +722,21 @@ mod tests {
     /// text of the cgroup itself is too long to be known.
     #[test]
     fn the_nearest_named_ancestor() {
-        let long = format!("/t/b/c/{}", "x".repeat(PATH_MAX));
+        let long = format!("/t/b/c/{0}/{0}", "x".repeat(NAME_MAX));
         for (path, named, wanted) in [
             ("/t/b/c", "/t/b", "/t/b"),
             ("/t/b/c", "/t/*", "/t/b"),
             ("/t/b/c", "/t/b/c", "/t/b/c"),
             ("/t/b/c", "/t", "/t"),
             ("/t/b/c", "/x", "/t/b/c"),
-            ("/t/b/c", "/", "/t/b/c"),
+            ("/t/b/c", "/", "/"),
+            ("/", "/", "/"),
             (&long, "/t/b/c", "/t/b/c"),
             (&long, "/t/*", "/t/b"),
             (&long, &long, &long),
             (&long, "/x", &long),
         ] {
-            let (path, _) = read(path);
+            let (path, _) = read(if path == "/" { "" } else { path });
             let exact = CgroupPath::parse(named.as_bytes()).unwrap();
             let found = path.nearest(|path, text| {
                 path == exact
@@ -614,21 +746,37 @@ mod tests {
         }
     }
 
-    /// Verifies that the table keeps what is used, and that a displaced text can come back.
+    /// Verifies that one owner displaces no text of others, and that further cgroups of the owner
+    /// count as their ancestors; and that texts go when they are not used.
     #[test]
     fn more_paths_than_rows() {
-        let path = |i: usize| format!("/many.slice/{i}.service");
-        let used = read(&path(0)).0;
-        for i in 1..8 * ROWS {
-            read(&path(i));
-            assert_eq!(shown(used), path(0));
+        let start = tables().clock.get();
+        let others: Vec<String> = (0..64).map(|i| format!("/o.slice/{i}.service")).collect();
+        let kept: Vec<CgroupNames> = others.iter().map(|path| read(path)).collect();
+        let many: Vec<CgroupNames> = (0..8 * ROWS)
+            .map(|i| read(&format!("/many.slice/x.service/{i}")))
+            .collect();
+        let unit = parse("/many.slice/x.service");
+        let own = many.iter().filter(|(path, _)| *path != unit).count();
+        assert!((ROWS / 4..=ROWS / 2).contains(&own), "{own}");
+        assert!(many
+            .iter()
+            .all(|(_, owner)| *owner == Some(CgroupOwner::Cgroup(unit))));
+        for (path, (digest, _)) in others.iter().zip(&kept) {
+            assert_eq!(shown(*digest), *path);
         }
-        let known = (0..8 * ROWS).filter(|&i| !shown(parse(&path(i))).starts_with('#'));
-        assert!((ROWS / 2..=ROWS).contains(&known.count()));
-        assert_eq!(shown(read(&path(1)).0), path(1));
+        tables().clock.set(start + KEPT_S + 1);
+        for i in 0..8 * ROWS {
+            read(&format!("/later.slice/{i}.service"));
+        }
+        let left = kept
+            .iter()
+            .filter(|(path, _)| !shown(*path).starts_with('#'));
+        assert!(left.count() < 8);
     }
 
-    /// Verifies that the names of a cgroup are read once, and again after their text was displaced.
+    /// Verifies that the names of a cgroup are read once, again after their text was displaced, and
+    /// never used if they are of several cgroups.
     #[test]
     fn known_cgroups_are_not_read_again() {
         for (id, path) in [
@@ -636,44 +784,49 @@ mod tests {
             (2, "/user.slice/user-7.slice"),
             (3, ""),
         ] {
-            let mut reads = 0;
-            let mut names = || {
-                let parts: Vec<&str> = path.split_terminator('/').collect();
-                names_of(id, |level, buf| {
-                    reads += i32::from(level == 1);
-                    let part = parts.get(level as usize)?.as_bytes();
-                    buf[..part.len()].copy_from_slice(part);
-                    Some(part.len())
-                })
-            };
-            let wanted = read(path);
-            assert_eq!([names(), names(), names()], [wanted; 3]);
+            let start = tables().clock.get() * NSEC_PER_SEC;
+            let names = |now, is_same| names_of(id, now, names_in(path), || is_same);
+            assert_eq!(names(start, false), None);
+            let wanted = names(start, true);
+            assert_eq!(wanted, Some(read(path)));
+            // Nothing is read.
+            let known = |now| names_of(id, now, |_, _| panic!("{path} is read"), || true);
+            assert_eq!([known(start), known(start)], [wanted; 2]);
+            let later = start + (KEPT_S + 2) * NSEC_PER_SEC;
+            tables().clock.set(later / NSEC_PER_SEC);
             for i in 0..8 * ROWS {
-                read(&format!("/displacing.slice/{i}.service"));
+                read(&format!("/displacing{id}.slice/{i}.service"));
             }
-            assert_eq!(names(), wanted);
-            assert_eq!(reads, 2, "{path}");
+            let latest = later + (KEPT_S + 2) * NSEC_PER_SEC;
+            let mut reads = 0;
+            let mut name = names_in(path);
+            let count = |level, buf: &mut [u8]| {
+                reads += 1;
+                name(level, buf)
+            };
+            assert_eq!(names_of(id, latest, count, || true), wanted);
+            assert!(reads > 0, "{path}");
         }
     }
 
     /// Verifies that readers never see parts of two texts.
     #[test]
     fn texts_are_whole() {
-        let paths: Vec<String> = (0..64)
-            .map(|i| format!("/{}", i.to_string().repeat(60)))
-            .collect();
+        let row = Row::new();
+        let text = |i: u64| i.to_string().repeat(60);
         std::thread::scope(|scope| {
             for start in 0..4 {
-                let paths = &paths;
+                let row = &row;
                 scope.spawn(move || {
                     for round in 0..2000 {
-                        let path = &paths[(start * 16 + round) % 64];
-                        // All paths share the rows of one digest.
-                        let digest = CgroupPath::from_number(77 + ((round as u64 % 9) << 20));
-                        digest.keep(path.as_bytes(), true);
-                        let mut buf = [0; PATH_MAX + 1];
-                        if let Some(text) = digest.text(&mut buf) {
-                            assert!(paths.iter().any(|path| path.as_bytes() == text));
+                        let digest = 1 + (start * 16 + round) % 64;
+                        row.digest.set(0);
+                        row.write(digest, 0, text(digest).as_bytes(), true);
+                        for digest in 1..=64 {
+                            let mut buf = [0; PATH_MAX + 1];
+                            if let Some((len, _)) = row.read(digest, &mut buf) {
+                                assert_eq!(buf[..len], *text(digest).as_bytes());
+                            }
                         }
                     }
                 });

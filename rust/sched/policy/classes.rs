@@ -116,6 +116,11 @@ pub trait Classful<I: Item>: Sized {
         false
     }
 
+    /// As [`Part::note_interval`].
+    fn note_interval(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the time until which an idle class is retained, ns.
     fn keep_until(_record: &Self::Record) -> u64 {
         0
@@ -353,6 +358,10 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn is_live(&self, class: ClassId) -> bool {
         self.table.is_permanent(class)
+    }
+
+    fn note_interval(&self) -> Option<u64> {
+        self.policy.note_interval()
     }
 
     /// Enqueues into the default class if `class` is stale.

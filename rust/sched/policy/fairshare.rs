@@ -317,10 +317,8 @@ impl<I: Item> Part<I> for State<I> {
         self.members.classify(attrs, &mut self.selector, now)
     }
 
-    /// Returns a quarter of the job size window, so that each client is noted four times per
-    /// window.
     fn note_interval(&self) -> Option<u64> {
-        self.members.size_window().map(|window| window / 4)
+        self.members.note_interval()
     }
 
     fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {

@@ -36,11 +36,11 @@
 //! grants tokens.
 
 use crate::sched::{
-    attr::Attrs,
+    attr::{cgroup, Attrs},
     bucket::instant,
     class::DEFAULT,
     item::{Cost, Fifo, Item},
-    key::{Hashed, Hasher},
+    key::{Field, Hashed, Hasher},
     mem::{self, NoMemory},
     policy::{
         classes::{self, each, fill, Class, Classful, CLASS_WORK},
@@ -368,13 +368,17 @@ impl<I: Item> Classful<I> for Tbf {
         !self.global
     }
 
+    fn note_interval(&self) -> Option<u64> {
+        self.fields.has(Field::Cgroup).then_some(cgroup::REFRESH)
+    }
+
     fn keep_until(record: &TbfClass<I::Fifo>) -> u64 {
         record.full_at()
     }
 
     fn key(&self, attrs: &Attrs) -> ClassFields {
         let subject = Subject::of(attrs, self.fields);
-        ClassFields::One(self.update.plan().rules().with_named_cgroup(subject))
+        ClassFields::One(self.update.plan().rules().resolve(&subject).0)
     }
 
     fn shared(&self, key: &ClassFields) -> Option<ClassFields> {
@@ -415,10 +419,19 @@ impl<I: Item> Classful<I> for Tbf {
             return 0;
         }
         let key = state.table.key(idx).filter(|_| idx != DEFAULT);
-        let ClassTerms { rule, work, .. } = policy.terms(key);
+        let ClassTerms { mut rule, work, .. } = policy.terms(key);
+        let plan = policy.update.plan();
+        let is_unknown = match key {
+            Some(ClassFields::One(subject)) => plan.rules().is_unknown(subject),
+            _ => false,
+        };
         let Some(Class { record, .. }) = state.table.at_mut(idx) else {
             return work;
         };
+        if is_unknown {
+            // The rule stays, because another one cannot be found.
+            rule = plan.index_of(record.rule_id()).unwrap_or(rule);
+        }
         let mut context = policy.context(now);
         let front = record.fifo.front().map(Item::cost);
         if front.is_some() {

@@ -10,7 +10,7 @@ use crate::sched::{
     rules::{
         conditions,
         scanner::{is_blank, Scanner},
-        Name, Rate, RuleError, ALSO_MAX, NAME_MAX,
+        Burst, Name, Rate, RuleError, ALSO_MAX, NAME_MAX,
     },
     text::Heads,
 };
@@ -19,7 +19,7 @@ use crate::sched::{
 pub const COMMAND_MAX: usize = 4095;
 
 /// Maximum bytes of a command as it is shown: with the head, and with limits that were not given.
-const SHOWN_MAX: usize = COMMAND_MAX + 161;
+const SHOWN_MAX: usize = COMMAND_MAX + 182;
 
 /// Value with the offset in the command at which it was read.
 pub type Located<T> = (usize, T);
@@ -53,6 +53,8 @@ pub struct RulePairs {
     pub rate: Option<Located<Rate>>,
     /// Guaranteed minimum of the rule; inner `None` for `minrate=0`.
     pub minrate: Option<Located<Option<Rate>>>,
+    /// Credit of an idle class; inner `None` for `burst=0`.
+    pub burst: Option<Located<Option<Burst>>>,
     /// Rule before which the rule is placed.
     pub rank: Option<Located<Name>>,
     /// True if lost time is made up for.
@@ -126,7 +128,7 @@ impl<'a> RuleCommand<'a> {
 }
 
 /// Text expected where a pair should be.
-const PAIR: &str = "rate=, minrate=, rank=, realtime=, borrow= or also=";
+const PAIR: &str = "rate=, minrate=, burst=, rank=, realtime=, borrow= or also=";
 
 /// Reads the name of the command's rule.
 fn rule_name(scan: &mut Scanner<'_>) -> Result<Located<Name>, RuleError> {
@@ -166,6 +168,11 @@ impl RulePairs {
                 "rate" => pairs.rate = Some((value_at, rate()?)),
                 "minrate" if value == "0" => pairs.minrate = Some((value_at, None)),
                 "minrate" => pairs.minrate = Some((value_at, Some(rate()?))),
+                "burst" if value == "0" => pairs.burst = Some((value_at, None)),
+                "burst" => {
+                    let wrong = RuleError::invalid(value_at, Burst::EXPECTED);
+                    pairs.burst = Some((value_at, Some(Burst::parse(value).ok_or(wrong)?)));
+                }
                 "rank" => pairs.rank = Some(name_in(value_at, value)?),
                 "realtime" => pairs.realtime = Some(realtime(value_at, value)?),
                 "borrow" => pairs.borrow = Some(borrow(value_at, value)?),

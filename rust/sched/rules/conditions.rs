@@ -297,8 +297,10 @@ impl Conditions {
     /// Returns true if one of the conjunctions holds for `subject`; linear search.
     #[cfg(not(MODULE))]
     pub fn hold(&self, subject: &Subject) -> bool {
+        let mut buf = [0; PATH_MAX + 1];
+        let path = subject.cgroup.text(&mut buf).unwrap_or(&[]);
         self.conjunctions()
-            .any(|conjunction| self.holds(conjunction, subject))
+            .any(|conjunction| self.holds(conjunction, subject, path))
     }
 
     /// Returns the conjunctions.
@@ -311,14 +313,14 @@ impl Conditions {
         conjunction.of(self.conditions.as_slice())
     }
 
-    /// Returns true if `conjunction` holds for `subject`.
-    pub fn holds(&self, conjunction: Span, subject: &Subject) -> bool {
+    /// Returns true if `conjunction` holds for `subject`, whose cgroup has the text `path`.
+    pub fn holds(&self, conjunction: Span, subject: &Subject, path: &[u8]) -> bool {
         let mut conditions = self.conditions(conjunction).iter();
-        conditions.all(|condition| self.has(condition, subject))
+        conditions.all(|condition| self.has(condition, subject, path))
     }
 
     /// Returns true if the field of `condition` has one of the condition's values in `subject`.
-    fn has(&self, condition: &Condition, subject: &Subject) -> bool {
+    fn has(&self, condition: &Condition, subject: &Subject, path: &[u8]) -> bool {
         match condition.field {
             Field::Jobid => {
                 self.jobs(condition).binary_search(&subject.jobid).is_ok()
@@ -327,11 +329,8 @@ impl Conditions {
                         .any(|pattern| glob::matches(pattern, subject.jobid.as_bytes()))
             }
             Field::Cgroup => {
-                let has = |text| self.has_path(condition, text);
-                self.cgroups(condition)
-                    .binary_search(&subject.cgroup)
-                    .is_ok()
-                    || subject.cgroup.text(&mut [0; PATH_MAX + 1]).is_some_and(has)
+                let exact = self.cgroups(condition).binary_search(&subject.cgroup);
+                exact.is_ok() || self.has_path(condition, path)
             }
             Field::Nid => subject.nid.as_ref().is_some_and(|nid| {
                 self.nids(condition).binary_search(nid).is_ok()

@@ -162,9 +162,65 @@ impl Rate {
     }
 }
 
+/// Maximum time of a burst, s.
+pub const BURST_MAX: u32 = 3600;
+
+/// Credit that a class saves while it uses less than its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Burst {
+    /// What the rate gives in this time, s: 1 to [`BURST_MAX`].
+    Seconds(u32),
+    /// Number in the unit: bytes, or what the rate counts.
+    Amount(Rate),
+}
+
+impl Burst {
+    /// Text expected where a burst should be.
+    pub const EXPECTED: &'static str =
+        "a burst: 1s to 3600s, a number of requests, or bytes (B KB MB GB KiB MiB GiB)";
+
+    /// Parses a burst, such as `10s`, `600` or `64MiB`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(seconds) = text.strip_suffix('s').filter(|text| !text.ends_with('/')) {
+            let digits = seconds.bytes().all(|byte| byte.is_ascii_digit());
+            let seconds = seconds.parse().ok().filter(|_| digits)?;
+            return (1..=BURST_MAX)
+                .contains(&seconds)
+                .then_some(Self::Seconds(seconds));
+        }
+        let amount = Rate::parse(text).filter(|amount| amount.unit != Unit::Requests)?;
+        (!text.ends_with("/s")).then_some(Self::Amount(amount))
+    }
+
+    /// Returns true if a rate can have the burst: an amount of bytes needs a rate in bytes.
+    pub fn fits(self, rate: Rate) -> bool {
+        match self {
+            Self::Seconds(_) => true,
+            Self::Amount(amount) => (amount.unit == Unit::Bytes) == (rate.unit == Unit::Bytes),
+        }
+    }
+}
+
+/// Shortest exact form, which [`Burst::parse`] accepts.
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seconds(seconds) => write!(f, "{seconds}s"),
+            Self::Amount(amount) => amount.write(f, ""),
+        }
+    }
+}
+
 /// Shortest exact form, which [`Rate::parse`] accepts.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "/s")
+    }
+}
+
+impl Rate {
+    /// Writes the number and the unit; bytes with `suffix`.
+    fn write(self, f: &mut fmt::Formatter<'_>, suffix: &str) -> fmt::Result {
         let number = self.per_second();
         match self.unit {
             Unit::Plain => write!(f, "{number}"),
@@ -176,7 +232,7 @@ impl fmt::Display for Rate {
                     (number.checked_rem(scale) == Some(0)).then_some((shown, name))
                 });
                 let (number, name) = exact.unwrap_or((number, "B"));
-                write!(f, "{number}{name}/s")
+                write!(f, "{number}{name}{suffix}")
             }
         }
     }
@@ -222,13 +278,15 @@ impl AlsoRules {
 ///
 /// # Invariants
 ///
-/// `minrate` has the unit of `rate` and is not above it.
+/// `minrate` has the unit of `rate` and is not above it. `rate` can have `burst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleLimits {
     /// Rate limit of each class.
     pub rate: Rate,
     /// Guaranteed minimum of all classes of the rule together.
     pub minrate: Option<Rate>,
+    /// Credit of an idle class; `None`: `nrs_tbf_depth`.
+    pub burst: Option<Burst>,
     /// True if a class may later use tokens that it could not use because it was not served.
     pub realtime: bool,
     /// True if classes may borrow unused rates of other rules.
@@ -243,6 +301,7 @@ impl RuleLimits {
         Self {
             rate,
             minrate: None,
+            burst: None,
             realtime: false,
             borrow: false,
             also: AlsoRules::NONE,

@@ -115,7 +115,8 @@ impl RuleList {
     /// # Errors
     ///
     /// - `EINVAL`: a condition refers to a field that the policy does not use, or a bare list is
-    ///   ambiguous; `minrate` is above `rate` or has another unit; a rule names itself in `also=`.
+    ///   ambiguous; `minrate` is above `rate`; `minrate` or
+    ///   `burst` has another unit than `rate`; a rule names itself in `also=`.
     /// - `EEXIST`: start of a rule that exists, or of `default`.
     /// - `ENOENT`: change of a rule that does not exist; `rank=` or `also=` names a rule that does
     ///   not exist.
@@ -212,6 +213,9 @@ impl RuleList {
         if let Some((at, minrate)) = pairs.minrate {
             (blame, limits.minrate) = (at, minrate);
         }
+        if let Some((at, burst)) = pairs.burst {
+            (blame, limits.burst) = (at, burst);
+        }
         limits.realtime = pairs.realtime.unwrap_or(limits.realtime);
         limits.borrow = pairs.borrow.unwrap_or(limits.borrow);
         if let Some(names) = pairs.also {
@@ -231,6 +235,10 @@ impl RuleList {
         });
         if !fits {
             let reason = "minrate must have the unit of rate and be at most rate";
+            return Err(RuleError::new(Code::Invalid, blame, reason));
+        }
+        if !limits.burst.is_none_or(|burst| burst.fits(limits.rate)) {
+            let reason = "burst must have the unit of rate, or be a time";
             return Err(RuleError::new(Code::Invalid, blame, reason));
         }
         Ok(limits)
@@ -368,7 +376,8 @@ impl RuleList {
     }
 
     /// Writes a line for each rule, in order:
-    /// `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][ also=NAMES], ref N`. `refs`
+    /// `NAME CONDITIONS RATE[ minrate=RATE][ burst=BURST][ realtime=1][ borrow=1][ also=NAMES],
+    /// ref N`. `refs`
     /// returns N, the number of classes of the rule with an identifier.
     pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
         let write_limits = self.limits_writer();
@@ -428,6 +437,9 @@ impl RuleList {
 fn write_options(limits: &RuleLimits, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
     if let Some(minrate) = limits.minrate {
         write!(out, " minrate={minrate}")?;
+    }
+    if let Some(burst) = limits.burst {
+        write!(out, " burst={burst}")?;
     }
     for (word, is_set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
         if is_set {

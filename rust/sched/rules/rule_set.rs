@@ -95,6 +95,18 @@ impl<V: Ord + Copy> Postings<V> {
     }
 }
 
+/// Guard of a pattern of cgroups: number of its names, and quick test.
+#[derive(Clone, Copy)]
+struct CgroupGuard {
+    names: usize,
+    prefilter: glob::NamePrefilter,
+}
+
+/// Returns the number of slashes of a path or pattern, which is that of its names.
+fn names_of(path: &[u8]) -> usize {
+    path.iter().filter(|byte| **byte == b'/').count()
+}
+
 /// Index of conjunctions.
 struct Index {
     /// Fields with numeric values, by [`number_key`].
@@ -103,7 +115,7 @@ struct Index {
     cgroups: Postings<CgroupPath>,
     nids: Postings<Nid>,
     job_guards: GrowingList<(glob::NamePrefilter, u32)>,
-    cgroup_guards: GrowingList<(glob::NamePrefilter, u32)>,
+    cgroup_guards: GrowingList<(CgroupGuard, u32)>,
     nid_guards: GrowingList<(pattern::NidGuard, u32)>,
 }
 
@@ -169,18 +181,23 @@ impl Index {
                 for &nid in rule.nids(condition) {
                     nids.push((nid, ordinal))?;
                 }
-                let guards = match condition.field() {
-                    Field::Cgroup => &mut cgroup_guards,
-                    _ => &mut job_guards,
-                };
                 for pattern in rule.name_patterns(condition) {
-                    guards.push((glob::NamePrefilter::of(pattern), ordinal))?;
+                    let prefilter = glob::NamePrefilter::of(pattern);
+                    if condition.field() == Field::Cgroup {
+                        let names = names_of(pattern);
+                        cgroup_guards.push((CgroupGuard { names, prefilter }, ordinal))?;
+                    } else {
+                        job_guards.push((prefilter, ordinal))?;
+                    }
                 }
                 for pattern in rule.nid_patterns(condition) {
                     nid_guards.push((pattern.guard(rule.ranges()), ordinal))?;
                 }
             }
         }
+        sort::sort_by(cgroup_guards.as_mut_slice(), |(a, i), (b, j)| {
+            (a.names, i).cmp(&(b.names, j))
+        });
         Ok(Self {
             numbers: Postings::new(numbers)?,
             jobs: Postings::new(jobs)?,
@@ -190,6 +207,16 @@ impl Index {
             cgroup_guards,
             nid_guards,
         })
+    }
+
+    /// Returns the guards of patterns with as many names as `path`, by ordinal.
+    fn guards_of(&self, path: &[u8]) -> &[(CgroupGuard, u32)] {
+        let (guards, names) = (self.cgroup_guards.as_slice(), names_of(path));
+        let from = guards.partition_point(|(guard, _)| guard.names < names);
+        let rest = guards.get(from..).unwrap_or_default();
+        let len = rest.partition_point(|(guard, _)| guard.names == names);
+        let all = rest.get(..len).filter(|_| !path.is_empty());
+        all.unwrap_or_default()
     }
 
     /// Returns the maximum number of conjunctions that share a value of `condition`. A condition
@@ -297,31 +324,76 @@ impl RuleSet {
         })
     }
 
-    /// Returns `subject` with the nearest cgroup that a rule names: `path` itself, or one of its
-    /// ancestors. So what is below a cgroup counts as a part of it.
-    pub fn with_named_cgroup(&self, subject: Subject) -> Subject {
-        let exact = &self.all.cgroups;
-        let guards = self.all.cgroup_guards.as_slice();
-        let has_cgroups = !exact.starts.as_slice().is_empty() || !guards.is_empty();
-        let Some(path) = subject.cgroup.get().filter(|_| has_cgroups) else {
-            return subject;
-        };
-        let has_pattern = |text: &[u8]| {
-            let digest = glob::NameDigest::of(text);
-            let mut passing = guards.iter().filter(|(guard, _)| guard.passes(&digest));
-            passing.any(|&(_, ordinal)| {
-                let conjunction = self.conjunctions.as_slice().get(ordinal as usize);
-                conjunction.is_some_and(|Conjunction { rule, conditions }| {
-                    let rule = self.rule(*rule);
-                    rule.is_some_and(|rule| rule.conditions.name_cgroup(*conditions, text))
-                })
-            })
-        };
-        let is_named = |path, text: &[u8]| !exact.get(&path).is_empty() || has_pattern(text);
-        Subject {
-            cgroup: path.nearest(is_named),
-            ..subject
+    /// Returns true if rules name cgroups.
+    fn has_cgroups(&self) -> bool {
+        let Index {
+            cgroups,
+            cgroup_guards,
+            ..
+        } = &self.all;
+        !cgroups.starts.as_slice().is_empty() || !cgroup_guards.as_slice().is_empty()
+    }
+
+    /// Returns true if a rule names the cgroup `path` with the text `text`. Adds the number of
+    /// comparisons to `work`.
+    fn names_cgroup(&self, path: CgroupPath, text: &[u8], work: &mut u32) -> bool {
+        if !self.all.cgroups.get(&path).is_empty() {
+            return true;
         }
+        let guards = self.all.guards_of(text);
+        *work = work.saturating_add(guards.len() as u32);
+        let digest = glob::NameDigest::of(text);
+        let mut last = None;
+        let passing = guards
+            .iter()
+            .filter(|(guard, _)| guard.prefilter.passes(&digest));
+        // All patterns of a conjunction are compared at once.
+        passing.map(|(_, ordinal)| *ordinal).any(|ordinal| {
+            let is_new = last.replace(ordinal) != Some(ordinal);
+            let conjunction = self.conjunctions.as_slice().get(ordinal as usize);
+            conjunction.filter(|_| is_new).is_some_and(|conjunction| {
+                let rule = self.rule(conjunction.rule);
+                rule.is_some_and(|rule| rule.conditions.name_cgroup(conjunction.conditions, text))
+            })
+        })
+    }
+
+    /// Returns the subject of the class of requests of `subject`, the index of their rule, and the
+    /// number of comparisons made.
+    ///
+    /// The cgroup of the class is the nearest that a rule names and for which a rule holds: that of
+    /// `subject` or one above it. So what is below a cgroup counts as a part of it.
+    pub fn resolve(&self, subject: &Subject) -> (Subject, u32, u32) {
+        let mut work = 0;
+        if let Some(path) = subject.cgroup.get().filter(|_| self.has_cgroups()) {
+            let mut found = None;
+            path.nearest(|path, text| {
+                let named = Subject {
+                    cgroup: path,
+                    ..*subject
+                };
+                if self.names_cgroup(path, text, &mut work) {
+                    let rule = self.look_up(&named, text, &mut work);
+                    found = rule.map(|rule| (named, rule));
+                }
+                found.is_some()
+            });
+            if let Some((named, rule)) = found {
+                return (named, rule, work);
+            }
+        }
+        // No rule has the cgroup.
+        let rule = self.look_up(subject, &[], &mut work);
+        (*subject, rule.unwrap_or(self.default), work)
+    }
+
+    /// Returns true if rules name cgroups, but the cgroup of `subject` is neither named nor has a
+    /// text that is known, so that its rule cannot be found.
+    pub fn is_unknown(&self, subject: &Subject) -> bool {
+        let path = subject.cgroup.get().filter(|_| self.has_cgroups());
+        path.is_some_and(|path| {
+            self.all.cgroups.get(&path).is_empty() && path.text(&mut [0; PATH_MAX + 1]).is_none()
+        })
     }
 
     /// Returns the index of the rule for `subject`: the first rule whose conditions hold, else the
@@ -334,9 +406,14 @@ impl RuleSet {
     /// Returns the index of the rule for `subject`, and the number of patterns and conjunctions
     /// compared.
     pub fn find_with_cost(&self, subject: &Subject) -> (u32, u32) {
+        let (_, rule, work) = self.resolve(subject);
+        (rule, work)
+    }
+
+    /// Returns the index of the first rule whose conditions hold for `subject`, whose cgroup has
+    /// the text `path`.
+    fn look_up(&self, subject: &Subject, path: &[u8], work: &mut u32) -> Option<u32> {
         let index = self.paths.as_ref().unwrap_or(&self.all);
-        let mut work = 0;
-        let subject = &self.with_named_cgroup(*subject);
         let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
             let key = number_key(field, subject.number(field));
             index.numbers.get(&key)
@@ -346,35 +423,34 @@ impl RuleSet {
         let jobs = index.jobs.get(&subject.jobid);
         let cgroup = index.cgroups.get(&subject.cgroup);
         let mut lists = [uid, gid, projid, nodemap, cgroup, opcode, nids, jobs];
-        let mut best = self.first_of(&mut lists, subject, &mut work);
+        let matching = &(subject, path);
+        let mut best = self.first_of(&mut lists, matching, work);
 
         if let Some(digest) = nid.map(pattern::NidDigest::of) {
             let passes = |guard: &pattern::NidGuard| guard.passes(digest);
             let guards = index.nid_guards.as_slice();
-            best = self.first_guarded(guards, passes, subject, best, &mut work);
+            best = self.first_guarded(guards, passes, matching, best, work);
         }
         if !index.job_guards.as_slice().is_empty() {
             let digest = glob::NameDigest::of(subject.jobid.as_bytes());
             let passes = |guard: &glob::NamePrefilter| guard.passes(&digest);
             let guards = index.job_guards.as_slice();
-            best = self.first_guarded(guards, passes, subject, best, &mut work);
+            best = self.first_guarded(guards, passes, matching, best, work);
         }
-        if !index.cgroup_guards.as_slice().is_empty() {
-            let mut buf = [0; PATH_MAX + 1];
-            let text = subject.cgroup.text(&mut buf).unwrap_or(&[]);
-            let digest = glob::NameDigest::of(text);
-            let passes = |guard: &glob::NamePrefilter| guard.passes(&digest);
-            let guards = index.cgroup_guards.as_slice();
-            best = self.first_guarded(guards, passes, subject, best, &mut work);
+        let guards = index.guards_of(path);
+        if !guards.is_empty() {
+            let digest = glob::NameDigest::of(path);
+            let passes = |guard: &CgroupGuard| guard.prefilter.passes(&digest);
+            best = self.first_guarded(guards, passes, matching, best, work);
         }
-        (best.map_or(self.default, |(_, rule)| rule), work)
+        best.map(|(_, rule)| rule)
     }
 
     /// Returns the first ordinal in `lists` whose conjunction holds, and its rule.
     fn first_of(
         &self,
         lists: &mut [&[u32]; 8],
-        subject: &Subject,
+        matching: &(&Subject, &[u8]),
         work: &mut u32,
     ) -> Option<(u32, u32)> {
         loop {
@@ -384,7 +460,7 @@ impl RuleSet {
                 .min_by_key(|list| list.first().copied())?;
             let (&ordinal, rest) = list.split_first()?;
             *work = work.saturating_add(1);
-            if let Some(rule) = self.holds(ordinal, subject) {
+            if let Some(rule) = self.holds(ordinal, matching) {
                 return Some((ordinal, rule));
             }
             *list = rest;
@@ -397,7 +473,7 @@ impl RuleSet {
         &self,
         guards: &[(G, u32)],
         passes: impl Fn(&G) -> bool,
-        subject: &Subject,
+        matching: &(&Subject, &[u8]),
         best: Option<(u32, u32)>,
         work: &mut u32,
     ) -> Option<(u32, u32)> {
@@ -407,16 +483,17 @@ impl RuleSet {
             .take_while(|&&(_, ordinal)| ordinal < end)
             .inspect(|_| *work = work.saturating_add(1))
             .filter(|(guard, _)| passes(guard))
-            .find_map(|&(_, ordinal)| Some((ordinal, self.holds(ordinal, subject)?)))
+            .find_map(|&(_, ordinal)| Some((ordinal, self.holds(ordinal, matching)?)))
             .or(best)
     }
 
-    /// Returns the rule of a conjunction, if the conjunction holds.
-    fn holds(&self, ordinal: u32, subject: &Subject) -> Option<u32> {
+    /// Returns the rule of a conjunction, if the conjunction holds for a subject and the text of
+    /// its cgroup.
+    fn holds(&self, ordinal: u32, (subject, path): &(&Subject, &[u8])) -> Option<u32> {
         let conjunction = self.conjunctions.as_slice().get(ordinal as usize)?;
         let conditions = &self.rule(conjunction.rule)?.conditions;
         conditions
-            .holds(conjunction.conditions, subject)
+            .holds(conjunction.conditions, subject, path)
             .then_some(conjunction.rule)
     }
 

@@ -79,7 +79,7 @@ fn rule_for(rule_list: &RuleList, text: &str) -> String {
 
 #[test]
 fn refused_by_the_grammar() {
-    let long = "a".repeat(4257);
+    let long = "a".repeat(4278);
     for (text, code, column, word) in [
         ("", Invalid, 1, "start"),
         (" \t\n", Invalid, 1, "start"),
@@ -143,6 +143,12 @@ fn refused_by_the_grammar() {
         ("start a uid={1} borrow=2", Invalid, 24, "0 or 1"),
         ("start a uid={1} rank=", Invalid, 22, "name"),
         ("start a uid={1} minrate=x", Invalid, 25, "a rate"),
+        ("start a uid={1} burst=x", Invalid, 23, "a burst"),
+        ("start a uid={1} burst=0s", Invalid, 23, "a burst"),
+        ("start a uid={1} burst=3601s", Invalid, 23, "a burst"),
+        ("start a uid={1} burst=+5s", Invalid, 23, "a burst"),
+        ("start a uid={1} burst=5iops", Invalid, 23, "a burst"),
+        ("start a uid={1} burst=5MB/s", Invalid, 23, "a burst"),
         ("start a uid={1} also=b+c+d+e", Invalid, 28, "limit: 3"),
         ("start a uid={1} also=b+", Invalid, 24, "name"),
         ("change a", Invalid, 9, "rate="),
@@ -202,13 +208,15 @@ fn parts_of_commands() {
 
     let rate = |text| Rate::parse(text).unwrap();
     let text =
-        "change a rate=1 5 rate=7iops minrate=3iops rank=b realtime=1 borrow=1 also=c+default";
+        "change a rate=1 5 rate=7iops minrate=3iops rank=b realtime=1 borrow=1 also=c+default \
+         burst=20";
     let RuleAction::Change(pairs) = RuleCommand::parse(text).unwrap().action else {
         panic!("{text}");
     };
     let want = RulePairs {
         rate: Some((23, rate("7iops"))),
         minrate: Some((37, Some(rate("3iops")))),
+        burst: Some((91, Some(Burst::Amount(rate("20"))))),
         rank: Some((48, Name::new("b").unwrap())),
         realtime: Some(true),
         borrow: Some(true),
@@ -219,12 +227,13 @@ fn parts_of_commands() {
         ]),
     };
     assert_eq!(pairs, want);
-    let text = "change a minrate=0 also= realtime=0 borrow=0";
+    let text = "change a minrate=0 also= realtime=0 borrow=0 burst=0";
     let RuleAction::Change(pairs) = RuleCommand::parse(text).unwrap().action else {
         panic!("{text}");
     };
     let want = RulePairs {
         minrate: Some((17, None)),
+        burst: Some((51, None)),
         realtime: Some(false),
         borrow: Some(false),
         also: Some([None; 3]),
@@ -351,6 +360,8 @@ fn codes_of_commands() {
         ("change a minrate=6", Invalid),
         ("change c rate=5 minrate=1MiB/s", Invalid),
         ("change c minrate=11MiB/s", Invalid),
+        ("change c burst=100", Invalid),
+        ("change a burst=1MiB", Invalid),
         ("stop default", Permission),
         ("stop a", Busy),
     ] {
@@ -368,6 +379,8 @@ fn codes_of_commands() {
         "change b also=default+a+c rank=b",
         "change c minrate=1MiB/s",
         "change c rate=5 minrate=5",
+        "change c rate=5 burst=100",
+        "change c burst=3600s",
         "start d {9}",
         "start d {9} 77",
         "start d uid={9} minrate=10000",
@@ -444,13 +457,17 @@ fn all_limits_are_shown() {
         &[
             "start a {1} rate=5",
             "start b {2} rate=1MB/s minrate=10KB/s realtime=1 borrow=1 also=a",
-            "start c {3} rate=7iops also=b+a",
+            "start c {3} rate=7iops also=b+a burst=90s",
+            "start d {4} rate=7MB burst=3MiB",
+            "start e {5} rate=7iops burst=600 realtime=1",
             "change default minrate=3 also=c",
         ],
     );
     assert_eq!(
         lines(&rule_list),
-        "c uid={3} 7iops also=b+a, ref 30\n\
+        "e uid={5} 7iops burst=600 realtime=1, ref 50\n\
+         d uid={4} 7MB/s burst=3MiB, ref 40\n\
+         c uid={3} 7iops burst=90s also=b+a, ref 30\n\
          b uid={2} 1MB/s minrate=10KB/s realtime=1 borrow=1 also=a, ref 20\n\
          a uid={1} 5, ref 10\n\
          default * 10000 minrate=3 also=c, ref 0\n"
@@ -605,7 +622,7 @@ fn cgroups_by_path() {
         let set = rules.compile(1).unwrap();
         let found = &set.rule(set.find(&subject)).unwrap().name;
         assert_eq!(found.to_string(), rule, "{path}");
-        let shown = set.with_named_cgroup(subject).to_string();
+        let shown = set.resolve(&subject).0.to_string();
         assert_eq!(shown, format!("cgroup:{named}"));
     }
     for wrong in [
@@ -614,7 +631,7 @@ fn cgroups_by_path() {
         "/a/",
         "/a//b",
         "/a/../b",
-        &format!("/{}", "x".repeat(255)),
+        &format!("/{}", "x".repeat(256)),
     ] {
         let text = format!("start r cgroup={{{wrong}}} rate=1");
         let error = apply(&rule_list("cgroup"), &text).err().unwrap();
@@ -630,12 +647,16 @@ fn cgroups_beside_other_conditions() {
         &[
             "start r uid={5}&cgroup={/a/*} rate=1",
             "start s cgroup={/b} rate=2 rank=r",
+            "start t uid={5}&cgroup={/b/d/*} rate=2 rank=r",
         ],
     );
     for (text, rule) in [
         ("uid=5 cgroup=/a/b/c", "r"),
         ("uid=6 cgroup=/a/b/c", "default"),
         ("uid=5 cgroup=/b/c", "s"),
+        // A rule that does not hold leaves the cgroup to the rule above.
+        ("uid=5 cgroup=/b/d/e", "t"),
+        ("uid=6 cgroup=/b/d/e", "s"),
         ("uid=5 cgroup=/a", "default"),
     ] {
         let set = rules.compile(1).unwrap();

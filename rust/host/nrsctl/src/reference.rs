@@ -32,6 +32,7 @@ match | conditions, up to 3839 bytes | | Match expression.
 head | reg, hp or all | all | Heads of the rule.
 rate | a rate; empty: nrs_tbf_rate | | Maximum rate of each class.
 minrate | a rate, or 0 | 0 | Guaranteed minimum rate.
+burst | 10s, 600 or 64MiB; 0: depth | 0 | Credit that a class saves.
 rank | a rule; empty: first | | Insert before this rule.
 realtime | 0 or another number | 0 | Catch up after delays of up to 1 s.
 borrow | 0 or 1 | 0 | Borrow unused rate of other rules.

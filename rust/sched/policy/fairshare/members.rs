@@ -19,7 +19,7 @@ use super::{
 };
 use crate::sched::{
     agent::scaled,
-    attr::Attrs,
+    attr::{cgroup::REFRESH, Attrs},
     class::{ClassId, ClassQuota, ClassRoom, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Key,
@@ -353,7 +353,8 @@ impl<I: Item> Members<I> {
         now: u64,
     ) -> Option<ClassId> {
         let PathStep { key, level, leaf } = step;
-        let entity = Entity::new(self.weight_here(id, self.weight_of(&key, level, 0, now)));
+        let weight = self.weight_of(&key, level, 0, now).unwrap_or(WEIGHT_ONE);
+        let entity = Entity::new(self.weight_here(id, weight));
         self.table.make(id, place, now, || {
             let body = if leaf {
                 NodeBody::Leaf(Leaf::new())
@@ -439,6 +440,16 @@ impl<I: Item> Members<I> {
         self.update.steps(now) != self.steps
     }
 
+    /// Returns the time after which attributes must be seen again, ns: a quarter of the window of
+    /// job sizes, so that each client is noted four times per window; and for cgroups, so that
+    /// their texts stay known.
+    pub fn note_interval(&self) -> Option<u64> {
+        let by_size = self.size_window().map(|window| window / 4);
+        let by_cgroup = self.mode.levels().contains(&Level::Cgroup);
+        let by_cgroup = by_cgroup.then_some(REFRESH);
+        by_size.into_iter().chain(by_cgroup).min()
+    }
+
     /// Returns the window in which a client of a job counts, ns; `None` if the mode has no job
     /// sizes.
     pub fn size_window(&self) -> Option<u64> {
@@ -450,7 +461,10 @@ impl<I: Item> Members<I> {
         let Some(node) = self.table.at(idx) else {
             return;
         };
-        let weight = self.weight_of(&node.key, node.level, node.size, now);
+        // The weight of a cgroup stays while it cannot be found.
+        let Some(weight) = self.weight_of(&node.key, node.level, node.size, now) else {
+            return;
+        };
         let weight = self.weight_here(node.id, weight);
         if node.entity.weight() != weight {
             selector.reweight(self, idx, weight);
@@ -458,13 +472,13 @@ impl<I: Item> Members<I> {
     }
 
     /// Returns the weight of a node of `level` with `key`, whose job has `size` according to its
-    /// requests.
-    fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
-        let mut weight = self.update.weights.of(key);
+    /// requests; `None` if it is not known.
+    fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> Option<u32> {
+        let mut weight = self.update.weights.find(key)?;
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
-        weight.clamp(1, WEIGHT_LIMIT).saturating_mul(WEIGHT_ONE)
+        Some(weight.clamp(1, WEIGHT_LIMIT).saturating_mul(WEIGHT_ONE))
     }
 
     /// Returns `weight` of the node `id` on this server, which is less if other servers serve the
@@ -484,7 +498,8 @@ impl<I: Item> Members<I> {
 
     /// Returns the weight of the node at index `idx` on all servers together.
     pub fn weight_everywhere(&self, node: &TreeNode<I>, now: u64) -> u32 {
-        self.weight_of(&node.key, node.level, node.size, now)
+        let known = self.weight_of(&node.key, node.level, node.size, now);
+        known.unwrap_or(WEIGHT_ONE)
     }
 
     /// Returns the size of the job `key`: the size reported by requests, else the counted size,

@@ -21,7 +21,7 @@
 //!
 //! - `uid` `gid` `projid` `nodemap`: a decimal number up to 4294967295, which stands for requests
 //!   without a value.
-//! - `cgroup`: a path from `/`, up to 255 bytes. `*` and `?` match within a name. A path stands for
+//! - `cgroup`: a path from `/`, up to 383 bytes. `*` and `?` match within a name. A path stands for
 //!   the cgroup and what is below it, except what another path stands for.
 //! - `nid`: `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]).
 //! - `jobid`: a name of up to 31 printable bytes. A name with `*` or `?` is a pattern: `*` matches
@@ -101,7 +101,8 @@ enum WeightEdit {
 pub struct Weights {
     items: GrowingList<(WeightKey, u32)>,
     exact: usize,
-    /// Texts of all paths and patterns of cgroups, by their digests; also of some removed ones.
+    /// Texts of all paths and patterns of cgroups, sorted by their digests; also of some removed
+    /// ones.
     paths: GrowingList<(CgroupPath, Shared<NameText>)>,
 }
 
@@ -167,17 +168,22 @@ impl Weights {
         let Some(digest) = CgroupPath::parse(path.as_bytes()) else {
             return Ok(());
         };
-        if self.path_of(digest).is_empty() {
-            let path = Shared::new(path).map_err(no_memory)?;
-            self.paths.push((digest, path)).map_err(no_memory)?;
+        let paths = self.paths.as_slice();
+        if let Err(at) = paths.binary_search_by_key(&digest, |(digest, _)| *digest) {
+            let mut carried = (digest, Shared::new(path).map_err(no_memory)?);
+            for place in self.paths.as_mut_slice().iter_mut().skip(at) {
+                swap(place, &mut carried);
+            }
+            self.paths.push(carried).map_err(no_memory)?;
         }
         Ok(())
     }
 
     /// Returns the kept text with this digest.
     fn path_of(&self, digest: CgroupPath) -> &[u8] {
-        let mut paths = self.paths.as_slice().iter();
-        let path = paths.find(|(other, _)| *other == digest);
+        let paths = self.paths.as_slice();
+        let at = paths.binary_search_by_key(&digest, |(digest, _)| *digest);
+        let path = at.ok().and_then(|at| paths.get(at));
         path.map_or(&[], |(_, path)| path.as_bytes())
     }
 
@@ -215,10 +221,17 @@ impl Weights {
         self.len() == 0
     }
 
-    /// Returns the weight of `key`, 1 to [`WEIGHT_MAX`]; does not sleep. Takes O(log n). For jobs
-    /// without an exact weight matches at most [`WILDCARDS_MAX`] patterns, about 10 ns each, 130 ns
-    /// for the slowest patterns.
+    /// Returns the weight of `key`; 1 if it is not known.
+    #[cfg(not(MODULE))]
     pub fn of(&self, key: &Key) -> u32 {
+        self.find(key).unwrap_or(1)
+    }
+
+    /// Returns the weight of `key`, 1 to [`WEIGHT_MAX`]; does not sleep. Takes O(log n). For jobs
+    /// and cgroups without an exact weight matches at most [`WILDCARDS_MAX`] patterns, about 10 ns
+    /// each for jobs, 130 ns for the slowest patterns. Returns `None` if there are patterns, and
+    /// the text of the cgroup is not known.
+    pub fn find(&self, key: &Key) -> Option<u32> {
         let items = self.items.as_slice();
         let found = match self.place(&WeightKey::Exact(*key)) {
             Ok(at) => items.get(at),
@@ -227,11 +240,14 @@ impl Weights {
                     Key::Jobid(job) => job,
                     Key::Absent(Field::Jobid) => &JobId::ABSENT,
                     Key::Cgroup(path) => {
-                        let mut text = [0; PATH_MAX + 1];
-                        let weight = path.text(&mut text).and_then(|path| self.wildcard_of(path));
-                        return weight.unwrap_or(1);
+                        if self.len() == self.exact {
+                            return Some(1);
+                        }
+                        let mut buf = [0; PATH_MAX + 1];
+                        let text = path.text(&mut buf)?;
+                        return Some(self.wildcard_of(text).unwrap_or(1));
                     }
-                    _ => return 1,
+                    _ => return Some(1),
                 };
                 let mut wildcards = items.iter().skip(self.exact);
                 wildcards.find(|(target, _)| match target {
@@ -242,7 +258,7 @@ impl Weights {
                 })
             }
         };
-        found.map_or(1, |(_, weight)| *weight)
+        Some(found.map_or(1, |(_, weight)| *weight))
     }
 
     /// Writes one item per line: exact items by key, then wildcards in the order in which they were
@@ -499,7 +515,7 @@ impl NameText {
     /// Appends a byte.
     fn push(&mut self, byte: u8) -> Result {
         let place = self.bytes.get_mut(self.len).filter(|_| self.len < PATH_MAX);
-        *place.ok_or(Error::invalid("name is too long (limit: 255 bytes)"))? = byte;
+        *place.ok_or(Error::invalid("name is too long (limit: 383 bytes)"))? = byte;
         self.len = self.len.saturating_add(1);
         Ok(())
     }

@@ -28,7 +28,7 @@ use crate::sched::{
     item::Cost,
     mem::{self, GrowingList, NoMemory},
     rng::avalanche,
-    rules::{Name, Rate, RuleLimits, RuleSet, Unit, ALSO_MAX},
+    rules::{Burst, Name, Rate, RuleLimits, RuleSet, Unit, ALSO_MAX, BURST_MAX},
     sort::sort_by,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
@@ -52,6 +52,9 @@ pub const LATER_MAX: u64 = span(NSEC_PER_SEC);
 /// 10 s in ticks. Other debt is due to tokens taken ahead of time or to large requests, and a
 /// change does not reduce it.
 pub const DEBT_MAX: u64 = span(10_000_000_000);
+
+/// Maximum credit of an idle class, in ticks of its rate.
+const BURST_LONGEST: u64 = span(NSEC_PER_SEC * BURST_MAX as u64);
 
 /// Bytes per token of the depth if a rate is in bytes.
 const DEPTH_BYTES: u64 = 4096;
@@ -121,13 +124,17 @@ pub struct RateDepth {
 }
 
 impl RateDepth {
-    fn new(rate: Rate, depth: u32, model: CostModel) -> Self {
+    fn new(rate: Rate, depth: u32, burst: Option<Burst>, model: CostModel) -> Self {
         let pace = Pace::new(rate.per_second());
         let count = RateUnit::new(rate.unit(), model);
         Self {
             pace,
             count,
-            window: pace.span(count.depth(depth)),
+            window: match burst {
+                None => pace.span(count.depth(depth)),
+                Some(Burst::Seconds(seconds)) => span(NSEC_PER_SEC.saturating_mul(seconds.into())),
+                Some(Burst::Amount(amount)) => pace.span(amount.per_second()).min(BURST_LONGEST),
+            },
             unit: pace.span(count.depth(1)),
         }
     }
@@ -246,7 +253,7 @@ impl RulePlan {
         for index in 0..rules.len() {
             let rule = rules.rule(index).ok_or(NoMemory)?;
             let limits: &RuleLimits = &rule.limits;
-            let meter = RateDepth::new(limits.rate, depth, model);
+            let meter = RateDepth::new(limits.rate, depth, limits.burst, model);
             let pooled = index != default;
             if pooled {
                 if let Some(sum) = sums.get_mut(meter.count as usize) {
@@ -272,7 +279,7 @@ impl RulePlan {
                 late: if limits.realtime { REALTIME } else { LATE },
                 lead: if limits.realtime { REALTIME } else { 0 },
                 floor: limits.minrate.map(|rate| Minimum {
-                    meter: RateDepth::new(rate, depth, model),
+                    meter: RateDepth::new(rate, depth, None, model),
                 }),
                 borrow: limits.borrow && pooled,
                 pooled,

@@ -51,14 +51,13 @@ const JOB_ITEMS: [(&str, &[usize]); 10] = [
 ];
 
 /// Items of `cgroup`, and the cgroups that they match: 0 none, else `/` and the number less one.
-const CGROUP_ITEMS: [(&str, &[u32]); 7] = [
+const CGROUP_ITEMS: [(&str, &[u32]); 6] = [
     ("/0", &[1]),
     ("/1", &[2]),
     ("/7", &[]),
     ("/*", &[1, 2, 3]),
     ("/?", &[1, 2, 3]),
     ("/1*", &[2]),
-    ("/", &[]),
 ];
 
 const OPCODES: [Opcode; 4] = [

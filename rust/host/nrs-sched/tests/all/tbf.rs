@@ -3,6 +3,7 @@
 //! Properties of the token bucket filter, in simulated time.
 
 mod accuracy;
+mod cgroups;
 mod changes;
 mod hazards;
 mod order;

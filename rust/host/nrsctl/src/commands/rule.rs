@@ -27,6 +27,9 @@ pub struct LimitArgs {
     /// Guaranteed minimum rate (0: none).
     #[arg(long)]
     pub minrate: Option<String>,
+    /// Credit that an idle class saves: 10s, 600 (requests), 64MiB (0: nrs_tbf_depth).
+    #[arg(long)]
+    pub burst: Option<String>,
     /// Rule to insert this rule before (default: the first).
     #[arg(long, value_name = "RULE")]
     pub rank: Option<String>,
@@ -59,6 +62,7 @@ impl LimitArgs {
         let pairs = [
             ("rate", &self.rate),
             ("minrate", &self.minrate),
+            ("burst", &self.burst),
             ("rank", &self.rank),
             ("realtime", &self.realtime),
             ("borrow", &self.borrow),
@@ -221,9 +225,9 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
             if words.is_empty() {
                 let failure =
                     Failure::new(FailureKind::Usage, format!("{name}: nothing to change"));
-                return Err(
-                    failure.hint("set --rate, --minrate, --rank, --borrow, --also or --realtime")
-                );
+                return Err(failure.hint(
+                    "set --rate, --minrate, --burst, --rank, --borrow, --also or --realtime",
+                ));
             }
             let rules = rules::list(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;

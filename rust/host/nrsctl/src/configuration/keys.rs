@@ -142,7 +142,7 @@ use Table::{Device as Mapped, Disk, Heads, HighPriority, Module, Qbm, Rule, Serv
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [ConfigKey; 49] = [
+static KEYS: [ConfigKey; 50] = [
     key(Top, "service", "tables", "none",
         "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "disk", "tables", "none",
@@ -210,6 +210,8 @@ static KEYS: [ConfigKey; 49] = [
     key(Rule, "rate", "a number, or `\"5000iops\"`, `\"10MB/s\"`", "`nrs_tbf_rate`",
         "maximum rate of a class, per second"),
     key(Rule, "minrate", "as `rate`, or 0", "0: none", "guaranteed minimum rate"),
+    key(Rule, "burst", "`\"10s\"`, a number, or `\"64MiB\"`", "0: `nrs_tbf_depth`",
+        "credit that a class saves while it uses less than its rate"),
     key(Rule, "realtime", "`true`, `false`", "`false`", "catch up after delays"),
     key(Rule, "borrow", "`true`, `false`", "`false`", "use the rate that other rules leave unused"),
     key(Rule, "also", "up to three names", "none", "further rules to charge"),

@@ -145,6 +145,9 @@ fn of_rule(path: &str, list: &RuleList, rule: &Rule, head: Option<&str>) -> Stri
     if let Some(minrate) = &limits.minrate {
         line("minrate", value(&minrate.to_string()));
     }
+    if let Some(burst) = &limits.burst {
+        line("burst", value(&burst.to_string()));
+    }
     for (key, set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
         if set {
             line(key, "true".into());

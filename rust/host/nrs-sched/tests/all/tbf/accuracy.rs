@@ -40,6 +40,19 @@ run 3600s; queue 1 QUEUED; burst DEPTH
 drain; wait 200s
 run 315360000s; queue 1 QUEUED; burst DEPTH
 
+# a rule has a burst of its own, whatever the depth [BURST MANY QUEUED: 10s 1000 1200, \
+500 500 700, 1s 100 300, 0 3 53]
+with uid depth=3
+start a uid={1} rate=100 burst=BURST
+run 10.02s; queue 1 QUEUED; burst MANY
+drain; wait 200s
+run 3600s; queue 1 QUEUED; burst MANY
+
+# a burst in bytes [BURST PAGES: 64MiB 16384, 10s 25600]
+start a uid={1} rate=10MiB/s burst=BURST
+run 20s; queue 1 30000
+in 1ms none: 1=PAGES~1
+
 # a request larger than the depth waits for a full bucket, later requests until its debt is paid
 late 0
 start a uid={1} rate=1MiB/s

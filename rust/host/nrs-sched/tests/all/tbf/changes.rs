@@ -49,6 +49,22 @@ run 10ms none
 later change a rate=1
 in 20s none: 1=20~5
 
+# a burst that is raised grants no tokens, and one that is lowered leaves none
+late 0
+start a uid={1} rate=10
+queue 1 4
+in 1ns none: 1=3
+change a burst=100s
+in 95ms none: 1=0
+in 10ms none: 1=1
+run 20s none
+queue 1 400
+in 1ns none: 1=200~1
+run 10s none
+change a burst=1s
+queue 1 1000
+in 1ns none: 1=0
+
 # tokens and debt keep their proportion: a change to a slow rule and back gains nothing
 late 0
 start a uid={1} rate=10

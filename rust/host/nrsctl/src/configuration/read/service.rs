@@ -9,7 +9,9 @@ use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
 use nrs_sched::partition::slot_pool::CPTS_MAX;
 use nrs_sched::policy::fairshare::weights::Weights;
 use nrs_sched::policy::Kind;
-use nrs_sched::rules::{Name, Rate, RuleAction, RuleCommand, RuleError, RulePairs, ALSO_MAX};
+use nrs_sched::rules::{
+    Burst, Name, Rate, RuleAction, RuleCommand, RuleError, RulePairs, ALSO_MAX,
+};
 use nrs_sched::text::{Heads, PolicyCommand};
 
 use super::FileReader;
@@ -478,10 +480,16 @@ impl FileReader<'_> {
         let mut pairs = Vec::new();
         for entry in node.entries()? {
             let value = match &*entry.key {
-                "minrate" if matches!(entry.value, TomlValue::Number(0)) => "0".to_owned(),
+                "minrate" | "burst" if matches!(entry.value, TomlValue::Number(0)) => {
+                    "0".to_owned()
+                }
                 "rate" | "minrate" => {
                     let rate = Rate::parse(&entry.scalar()?).map(|rate| rate.to_string());
                     rate.ok_or_else(|| entry.fault(format!("expected {}", Rate::EXPECTED)))?
+                }
+                "burst" => {
+                    let burst = Burst::parse(&entry.scalar()?).map(|burst| burst.to_string());
+                    burst.ok_or_else(|| entry.fault(format!("expected {}", Burst::EXPECTED)))?
                 }
                 "realtime" | "borrow" => u8::from(entry.truth()?).to_string(),
                 _ => continue,

@@ -72,7 +72,7 @@ static SECRET: AtomicWord = AtomicWord::new(0);
 /// Tables of this module.
 struct Tables {
     /// Time, s.
-    clock: AtomicWord,
+    clock: Hint,
     texts: [Row; ROWS],
     known: [KnownCgroup; ROWS],
 }
@@ -80,7 +80,7 @@ struct Tables {
 impl Tables {
     const fn new() -> Self {
         Self {
-            clock: AtomicWord::new(0),
+            clock: Hint::new(0),
             texts: [const { Row::new() }; ROWS],
             known: [const { KnownCgroup::new() }; ROWS],
         }
@@ -333,7 +333,7 @@ impl Row {
     }
 
     fn touch(&self) {
-        self.used.set(tables().clock.get());
+        set_if_new(&self.used, tables().clock.get());
     }
 
     /// Returns true if the row has no text, or one that was not used lately.
@@ -439,6 +439,13 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     }
 }
 
+/// Sets `hint`, which other CPUs read, only if the value is new.
+fn set_if_new(hint: &Hint, value: u64) {
+    if hint.get() != value {
+        hint.set(value);
+    }
+}
+
 /// Returns the path above `text`; empty for the root.
 fn parent(text: &[u8]) -> &[u8] {
     let at = text.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -457,7 +464,7 @@ pub fn names_of(
     name: impl FnMut(i32, &mut [u8]) -> Option<usize>,
     is_same: impl FnOnce() -> bool,
 ) -> Option<CgroupNames> {
-    tables().clock.set(now / NSEC_PER_SEC);
+    set_if_new(&tables().clock, now / NSEC_PER_SEC);
     let known = tables().known.get(avalanche(id) as usize % ROWS);
     let has_text = |path: CgroupPath| path.row().map(Row::touch).is_some();
     let is_kept = |(path, owner): &CgroupNames| match owner {

@@ -220,7 +220,7 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
                 "rank" | "also" => "|r0|r1|r2|default",
                 "rate" => "100|20MiB/s|500iops",
                 "minrate" => "0|1|10",
-                "burst" => "0|5s|100|20MiB",
+                "burst" => "0|1s|5s",
                 _ => "idle",
             };
             let mut text = words::expand(template, false, random).into_bytes();

@@ -69,7 +69,7 @@ nrs_tbf_rule: <stop>|<stop>|<change>|<change>|<change>|<start>|<start>|<start>
 stop: <one_head>stop <rule>
 change: <one_head>change <rule> rate=$|<one_head>change <rule> rank=<rank>|change default rate=$
 start: <one_head>start <rule> <conditions> rate=$<setting>
-setting: | realtime=1| borrow=1| minrate=$| burst=<1-20>s| burst=<1-99>| also=<rule>| rank=<rule>
+setting: | realtime=1| borrow=1| minrate=$| burst=<1-20>s| also=<rule>| rank=<rule>
 one_head: reg |hp ||
 rank: default|<rule>|<rule>
 rule: r<0-11>

@@ -228,8 +228,9 @@ restarts() {
 		fail "$(cat "$(at svc nrs_tbf_stats)")"
 	# Without the pattern, only the unit's own path counts.
 	rule stop any
+	rule change default rate=100
 	rule start third 'cgroup={/test.slice/third.service/x}' rate=30
-	rates 5 a=20 c=30 d=60
+	rates 5 a=20 b=100 c=30 d=60
 }
 
 # Verifies that each change takes effect on queued requests at once, and that throttled requests do

@@ -10,9 +10,10 @@ NRS_FRONT=elevator
 
 only=$*
 
-# large: Lets the kernel flush only on request, and makes the disk's queue large enough for all of
-# it: the kernel flushes for both groups, so a full queue would starve one of them.
+# large: Creates two cgroups, lets the kernel flush only on request, and makes the disk's queue
+# large enough for all of it: the kernel flushes for both groups, so a full queue would starve one.
 large() {
+	mkdir -p /sys/fs/cgroup/test.{a,b}
 	echo $((400 << 20)) >/proc/sys/vm/dirty_bytes
 	echo $((300 << 20)) >/proc/sys/vm/dirty_background_bytes
 	echo 2048 >/sys/block/nb0/queue/nr_requests
@@ -33,7 +34,6 @@ setup() {
 flushed() {
 	local name fd
 	for name in a b; do
-		mkdir -p /sys/fs/cgroup/test.$name
 		# The last close of a disk flushes it.
 		exec {fd}<>"$1"
 		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs
@@ -59,6 +59,8 @@ limited() {
 	set_to svc nrs_tbf_rule "start two cgroup={/test.b} rate=4MiB/s"
 	flushed /dev/mapper/{a,b}
 	saturated 100 a b
+	# The first requests are sent before others are queued, and then paid for.
+	sleep 2
 	gather 10 bytes
 	within 5 $((got[0] * 1000000)) $(((1 << 20) * time)) ||
 		fail "1 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"

@@ -171,6 +171,17 @@ pub fn escape(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> fmt::Result {
     Ok(())
 }
 
+/// Returns `bytes` as little-endian words, the last one padded with zeros.
+pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks(8).map(|part| {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(part) {
+            *to = *from;
+        }
+        u64::from_le_bytes(word)
+    })
+}
+
 /// Hash function of keys with a secret seed, so that users cannot choose names that collide.
 ///
 /// Each word is multiplied by a secret odd number, and both halves of the product are combined.
@@ -200,13 +211,7 @@ impl Hasher {
     /// Mixes the length and the contents of `bytes` into `state`.
     pub fn mix_bytes(&self, state: u64, bytes: &[u8]) -> u64 {
         let state = self.mix(state, bytes.len() as u64);
-        bytes.chunks(8).fold(state, |state, part| {
-            let mut word = [0u8; 8];
-            for (to, from) in word.iter_mut().zip(part) {
-                *to = *from;
-            }
-            self.mix(state, u64::from_le_bytes(word))
-        })
+        words_of(bytes).fold(state, |state, word| self.mix(state, word))
     }
 
     /// Returns the upper 32 bits of the hash of `key`.

@@ -148,7 +148,9 @@ impl<'a> Submitter<'a> {
         Some(SubmitterRecord {
             whose: self.whose(true, true),
             task: self.task_owner(),
-            path: self.cgroup().map(|_| self.read_path()),
+            path: self
+                .cgroup()
+                .map(|_| ReadPath::new(|level, buf| self.part(level, buf))),
             charged: self.charged_cgroup(),
             names,
             counter: Hint::new(0),
@@ -343,17 +345,16 @@ impl<'a> Submitter<'a> {
         if let Some(record) = self.recorded() {
             return record.path.as_ref().map(ReadPath::keep);
         }
-        let name = |level, buf: &mut [u8]| usize::try_from(self.name_at(level, buf)).ok();
+        let name = |level, buf: &mut [u8]| self.part(level, buf);
         (0..MOVES_MAX).find_map(|_| {
             let id = self.cgroup().filter(|id| *id != 0)?;
             names_of(id, misc::now(), name, || self.cgroup() == Some(id))
         })
     }
 
-    /// Reads the path of the cgroup of [`Self::cgroup`].
-    #[cfg(feature = "elevator")]
-    fn read_path(&self) -> ReadPath {
-        ReadPath::new(|level, buf| usize::try_from(self.name_at(level, buf)).ok())
+    /// Copies the name at `level` of the path of that cgroup, 1 below the root; returns its length.
+    fn part(&self, level: i32, buf: &mut [u8]) -> Option<usize> {
+        usize::try_from(self.name_at(level, buf)).ok()
     }
 
     /// Copies a name in the path of the cgroup to `buf`, as `nrs_cgroup_name` does.

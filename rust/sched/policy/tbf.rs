@@ -378,7 +378,7 @@ impl<I: Item> Classful<I> for Tbf {
 
     fn key(&self, attrs: &Attrs) -> ClassFields {
         let subject = Subject::of(attrs, self.fields);
-        ClassFields::One(self.update.plan().rules().resolve(&subject).0)
+        ClassFields::One(self.update.plan().rules().class_of(subject))
     }
 
     fn shared(&self, key: &ClassFields) -> Option<ClassFields> {

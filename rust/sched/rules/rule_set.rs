@@ -107,15 +107,37 @@ fn names_of(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
 }
 
+/// Conjunctions by the cgroups that they name.
+struct CgroupIndex {
+    exact: Postings<CgroupPath>,
+    /// Guards of patterns, by the number of names, then by ordinal.
+    guards: GrowingList<(CgroupGuard, u32)>,
+}
+
+impl CgroupIndex {
+    fn is_empty(&self) -> bool {
+        self.exact.starts.as_slice().is_empty() && self.guards.as_slice().is_empty()
+    }
+
+    /// Returns the guards of patterns with as many names as `path`, by ordinal.
+    fn guards_of(&self, path: &[u8]) -> &[(CgroupGuard, u32)] {
+        let (guards, names) = (self.guards.as_slice(), names_of(path));
+        let from = guards.partition_point(|(guard, _)| guard.names < names);
+        let rest = guards.get(from..).unwrap_or_default();
+        let len = rest.partition_point(|(guard, _)| guard.names == names);
+        let all = rest.get(..len).filter(|_| !path.is_empty());
+        all.unwrap_or_default()
+    }
+}
+
 /// Index of conjunctions.
 struct Index {
     /// Fields with numeric values, by [`number_key`].
     numbers: Postings<u64>,
     jobs: Postings<JobId>,
-    cgroups: Postings<CgroupPath>,
+    cgroups: CgroupIndex,
     nids: Postings<Nid>,
     job_guards: GrowingList<(glob::NamePrefilter, u32)>,
-    cgroup_guards: GrowingList<(CgroupGuard, u32)>,
     nid_guards: GrowingList<(pattern::NidGuard, u32)>,
 }
 
@@ -201,22 +223,14 @@ impl Index {
         Ok(Self {
             numbers: Postings::new(numbers)?,
             jobs: Postings::new(jobs)?,
-            cgroups: Postings::new(cgroups)?,
+            cgroups: CgroupIndex {
+                exact: Postings::new(cgroups)?,
+                guards: cgroup_guards,
+            },
             nids: Postings::new(nids)?,
             job_guards,
-            cgroup_guards,
             nid_guards,
         })
-    }
-
-    /// Returns the guards of patterns with as many names as `path`, by ordinal.
-    fn guards_of(&self, path: &[u8]) -> &[(CgroupGuard, u32)] {
-        let (guards, names) = (self.cgroup_guards.as_slice(), names_of(path));
-        let from = guards.partition_point(|(guard, _)| guard.names < names);
-        let rest = guards.get(from..).unwrap_or_default();
-        let len = rest.partition_point(|(guard, _)| guard.names == names);
-        let all = rest.get(..len).filter(|_| !path.is_empty());
-        all.unwrap_or_default()
     }
 
     /// Returns the maximum number of conjunctions that share a value of `condition`. A condition
@@ -233,7 +247,7 @@ impl Index {
             .map(|&number| self.numbers.get(&number_key(condition.field(), number)));
         let jobs = rule.jobs(condition).iter().map(|job| self.jobs.get(job));
         let cgroups = rule.cgroups(condition).iter();
-        let cgroups = cgroups.map(|path| self.cgroups.get(path));
+        let cgroups = cgroups.map(|path| self.cgroups.exact.get(path));
         let nids = rule.nids(condition).iter().map(|nid| self.nids.get(nid));
         let lists = numbers.chain(jobs).chain(cgroups).chain(nids);
         lists.map(<[u32]>::len).max().unwrap_or_default()
@@ -263,10 +277,10 @@ pub struct RuleSet {
     default: u32,
     entries: GrowingList<SetEntry>,
     conjunctions: GrowingList<Conjunction>,
-    /// Conjunctions by all their conditions.
-    all: Index,
-    /// Conjunctions by their access paths; `None` if each has one condition.
-    paths: Option<Index>,
+    /// Conjunctions by their access paths.
+    index: Index,
+    /// Conjunctions by all cgroups that they name; `None` if the index has these.
+    cgroups: Option<CgroupIndex>,
 }
 
 impl RuleSet {
@@ -303,44 +317,40 @@ impl RuleSet {
             entries.push(SetEntry { rule, also, len })?;
         }
 
-        let index = Index::new(entries.as_slice(), all.as_slice(), |_, _| true)?;
+        let mut index = Index::new(entries.as_slice(), all.as_slice(), |_, _| true)?;
         let several = conjunctions(entries.as_slice(), all.as_slice())
             .any(|(_, _, conditions)| conditions.len() > 1);
-        let paths = if several {
+        let mut cgroups = None;
+        if several {
             let paths = index.paths(entries.as_slice(), all.as_slice())?;
             let path = |ordinal: u32| paths.as_slice().get(ordinal as usize);
-            let takes = |ordinal, place| path(ordinal).is_some_and(|&it| usize::from(it) == place);
-            Some(Index::new(entries.as_slice(), all.as_slice(), takes)?)
-        } else {
-            None
-        };
+            cgroups = Some(index.cgroups);
+            index = Index::new(entries.as_slice(), all.as_slice(), |ordinal, place| {
+                path(ordinal).is_some_and(|&path| usize::from(path) == place)
+            })?;
+        }
         Ok(Self {
             generation,
             default: place(default).unwrap_or_default(),
             entries,
             conjunctions: all,
-            all: index,
-            paths,
+            index,
+            cgroups,
         })
     }
 
-    /// Returns true if rules name cgroups.
-    fn has_cgroups(&self) -> bool {
-        let Index {
-            cgroups,
-            cgroup_guards,
-            ..
-        } = &self.all;
-        !cgroups.starts.as_slice().is_empty() || !cgroup_guards.as_slice().is_empty()
+    /// Returns the conjunctions by all cgroups that they name.
+    fn cgroups(&self) -> &CgroupIndex {
+        self.cgroups.as_ref().unwrap_or(&self.index.cgroups)
     }
 
     /// Returns true if a rule names the cgroup `path` with the text `text`. Adds the number of
     /// comparisons to `work`.
     fn names_cgroup(&self, path: CgroupPath, text: &[u8], work: &mut u32) -> bool {
-        if !self.all.cgroups.get(&path).is_empty() {
+        if !self.cgroups().exact.get(&path).is_empty() {
             return true;
         }
-        let guards = self.all.guards_of(text);
+        let guards = self.cgroups().guards_of(text);
         *work = work.saturating_add(guards.len() as u32);
         let digest = glob::NameDigest::of(text);
         let mut last = None;
@@ -358,6 +368,19 @@ impl RuleSet {
         })
     }
 
+    /// Returns the subject of the class of requests of `subject`, as [`Self::resolve`] does.
+    pub fn class_of(&self, subject: Subject) -> Subject {
+        match self.named_cgroup(&subject) {
+            Some(_) => self.resolve(&subject).0,
+            None => subject,
+        }
+    }
+
+    /// Returns the cgroup of `subject`, if it has one and rules name cgroups.
+    fn named_cgroup(&self, subject: &Subject) -> Option<CgroupPath> {
+        subject.cgroup.get().filter(|_| !self.cgroups().is_empty())
+    }
+
     /// Returns the subject of the class of requests of `subject`, the index of their rule, and the
     /// number of comparisons made.
     ///
@@ -365,7 +388,7 @@ impl RuleSet {
     /// `subject` or one above it. So what is below a cgroup counts as a part of it.
     pub fn resolve(&self, subject: &Subject) -> (Subject, u32, u32) {
         let mut work = 0;
-        if let Some(path) = subject.cgroup.get().filter(|_| self.has_cgroups()) {
+        if let Some(path) = self.named_cgroup(subject) {
             let mut found = None;
             path.nearest(|path, text| {
                 let named = Subject {
@@ -390,9 +413,9 @@ impl RuleSet {
     /// Returns true if rules name cgroups, but the cgroup of `subject` is neither named nor has a
     /// text that is known, so that its rule cannot be found.
     pub fn is_unknown(&self, subject: &Subject) -> bool {
-        let path = subject.cgroup.get().filter(|_| self.has_cgroups());
-        path.is_some_and(|path| {
-            self.all.cgroups.get(&path).is_empty() && path.text(&mut [0; PATH_MAX + 1]).is_none()
+        self.named_cgroup(subject).is_some_and(|path| {
+            self.cgroups().exact.get(&path).is_empty()
+                && path.text(&mut [0; PATH_MAX + 1]).is_none()
         })
     }
 
@@ -413,7 +436,7 @@ impl RuleSet {
     /// Returns the index of the first rule whose conditions hold for `subject`, whose cgroup has
     /// the text `path`.
     fn look_up(&self, subject: &Subject, path: &[u8], work: &mut u32) -> Option<u32> {
-        let index = self.paths.as_ref().unwrap_or(&self.all);
+        let index = &self.index;
         let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
             let key = number_key(field, subject.number(field));
             index.numbers.get(&key)
@@ -421,7 +444,7 @@ impl RuleSet {
         let nid = subject.nid.as_ref();
         let nids = nid.map_or(&[][..], |nid| index.nids.get(nid));
         let jobs = index.jobs.get(&subject.jobid);
-        let cgroup = index.cgroups.get(&subject.cgroup);
+        let cgroup = index.cgroups.exact.get(&subject.cgroup);
         let mut lists = [uid, gid, projid, nodemap, cgroup, opcode, nids, jobs];
         let matching = &(subject, path);
         let mut best = self.first_of(&mut lists, matching, work);
@@ -437,7 +460,7 @@ impl RuleSet {
             let guards = index.job_guards.as_slice();
             best = self.first_guarded(guards, passes, matching, best, work);
         }
-        let guards = index.guards_of(path);
+        let guards = index.cgroups.guards_of(path);
         if !guards.is_empty() {
             let digest = glob::NameDigest::of(path);
             let passes = |guard: &CgroupGuard| guard.prefilter.passes(&digest);

@@ -622,7 +622,7 @@ fn cgroups_by_path() {
         let set = rules.compile(1).unwrap();
         let found = &set.rule(set.find(&subject)).unwrap().name;
         assert_eq!(found.to_string(), rule, "{path}");
-        let shown = set.resolve(&subject).0.to_string();
+        let shown = set.class_of(subject).to_string();
         assert_eq!(shown, format!("cgroup:{named}"));
     }
     for wrong in [

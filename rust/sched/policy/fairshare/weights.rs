@@ -170,11 +170,8 @@ impl Weights {
         };
         let paths = self.paths.as_slice();
         if let Err(at) = paths.binary_search_by_key(&digest, |(digest, _)| *digest) {
-            let mut carried = (digest, Shared::new(path).map_err(no_memory)?);
-            for place in self.paths.as_mut_slice().iter_mut().skip(at) {
-                swap(place, &mut carried);
-            }
-            self.paths.push(carried).map_err(no_memory)?;
+            let path = Shared::new(path).map_err(no_memory)?;
+            insert(&mut self.paths, at, (digest, path))?;
         }
         Ok(())
     }
@@ -201,13 +198,11 @@ impl Weights {
     /// Returns the weight of the first pattern of cgroups that matches `path`.
     fn wildcard_of(&self, path: &[u8]) -> Option<u32> {
         let wildcards = self.items.as_slice().iter().skip(self.exact);
-        wildcards
-            .filter(|(target, _)| match target {
-                WeightKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), path),
-                _ => false,
-            })
-            .map(|(_, weight)| *weight)
-            .next()
+        let mut matching = wildcards.filter(|(target, _)| match target {
+            WeightKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), path),
+            _ => false,
+        });
+        matching.next().map(|(_, weight)| *weight)
     }
 
     /// Returns the number of items.
@@ -322,11 +317,7 @@ impl Weights {
             return Err(Error::new(Code::NoSpace, "too many wildcards (limit: 64)"));
         }
         // INVARIANT: later items move by one position, so the order stays.
-        let mut carried = (target, weight);
-        for place in self.items.as_mut_slice().iter_mut().skip(at) {
-            swap(place, &mut carried);
-        }
-        self.items.push(carried).map_err(no_memory)?;
+        insert(&mut self.items, at, (target, weight))?;
         self.exact = self.exact.saturating_add(is_exact.into());
         Ok(())
     }
@@ -353,6 +344,14 @@ impl Weights {
 
 fn no_memory(_: NoMemory) -> Error {
     Error::new(Code::NoMemory, "no memory for weights")
+}
+
+/// Inserts `item` at the index `at` of `list`.
+fn insert<T>(list: &mut GrowingList<T>, at: usize, mut item: T) -> Result {
+    for place in list.as_mut_slice().iter_mut().skip(at) {
+        swap(place, &mut item);
+    }
+    list.push(item).map_err(no_memory)
 }
 
 /// Returns true if `byte` separates items.

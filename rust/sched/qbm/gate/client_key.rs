@@ -5,7 +5,7 @@
 use crate::sched::{
     attr::CgroupPath,
     jobid::{JobId, JOBID_MAX},
-    key::{Field, Key},
+    key::{words_of, Field, Key},
     nid::{Address, Net, Nid},
     qbm::plan::ClientKey,
 };
@@ -31,11 +31,8 @@ const CGROUP: u8 = 10;
 /// Builds words from `head`, followed by `bytes`.
 fn pack(head: u64, bytes: &[u8]) -> [u64; WORDS] {
     let mut words = [head, 0, 0, 0, 0];
-    for (word, bytes) in words.iter_mut().skip(1).zip(bytes.chunks(8)) {
-        *word = bytes
-            .iter()
-            .rev()
-            .fold(0, |word, byte| (word << 8) | u64::from(*byte));
+    for (to, word) in words.iter_mut().skip(1).zip(words_of(bytes)) {
+        *to = word;
     }
     words
 }

@@ -313,6 +313,119 @@ alone() {
 	more 0.97 "$all" "$fair"
 }
 
+# limit ITEMS: Changes limits.
+limit() {
+	set_to svc nrs_fairshare_limits "$1"
+}
+
+# rates PERCENT NUMBER...: Verifies that the devices, in the order of their creation, dispatch that
+# many requests/s, each within PERCENT; a number of 0 does not count.
+rates() {
+	local want=("${@:2}") i
+	gather 6 ended
+	for i in "${!want[@]}"; do
+		[ "${want[i]}" = 0 ] || within "$1" $((got[i] * 1000)) $((want[i] * time / 1000)) ||
+			fail "not $* requests/s: $(cat "$(at svc nrs_fairshare_stats)")"
+	done
+}
+
+# users MICROSECONDS MODE UID:GID...: Creates the service, and a backlogged device for each user,
+# whose load is in $loaders.
+users() {
+	setup "$1" "$2"
+	local names=(a b c) i as=("${@:3}")
+	for i in "${!as[@]}"; do sharer "${names[i]}" /dev/nb0 svc; done
+	loaders=()
+	for i in "${!as[@]}"; do
+		begin "${names[i]}" "${as[i]}"
+		loaders+=("$loader")
+	done
+	backlogged "${as[@]/*/4}"
+}
+
+# Verifies maximums of a user and of a group beside others, which share the rest exactly: 240
+# requests/s. A maximum that changes all the time grants nothing.
+limited() {
+	users 33333 gid_then_uid_fair 1001:70 1002:70 1003:71
+	limit uid:1003:max=20
+	sleep 0.5
+	rates 2 110 110 20
+	limit 'uid:1003:max=unlimited gid:70:max=60'
+	weigh uid:1002:2
+	sleep 0.5
+	rates 2 20 40 180
+	limit 'clear gid:70:max=60 uid:*:max=30'
+	sleep 0.5
+	rates 2 30 30 30
+	grep -q 'limit_hits: [1-9]' "$(at svc nrs_fairshare_stats)"
+	(
+		while limit uid:1003:max=20+burst=10s; do
+			limit uid:1003:max=20+class=idle
+			sleep 0.02
+		done
+	) &
+	local changes=$!
+	sleep 0.5
+	rates 3 0 0 20
+	kill $changes
+	refused EINVAL limit uid:1003:min=20+max=10
+	limit clear
+	sleep 0.5
+	rates 2 40 80 120
+}
+
+# Verifies requests and bytes at once: each user has buckets of its own.
+both() {
+	users 3000 uid_fair 1001:70 1002:70 1003:71
+	limit 'uid:*:max=80iops+400KiB/s'
+	sleep 0.5
+	# 4 KiB each, so that requests are the closer limit.
+	rates 1 80 80 80
+	limit 'uid:1002:max=160iops+400KiB/s'
+	sleep 0.5
+	rates 1 80 100 80
+}
+
+# Verifies a minimum of a user whose share is 1/31, and classes of importance.
+minimum() {
+	users 33333 uid_fair 1001:70 1002:70
+	weigh uid:1002:30
+	sleep 0.5
+	rates 10 8 232
+	limit uid:1001:min=60
+	sleep 0.5
+	rates 2 60 180
+	limit 'clear uid:1002:class=idle'
+	weigh clear
+	sleep 0.5
+	gather 4 ended
+	more 20 "${got[0]}" "${got[1]}" || fail "idle got ${got[*]}"
+	# Class idle gets all that is left.
+	leave "${loaders[0]}" a
+	sleep 0.5
+	gather 4 ended
+	within 3 "${got[1]}" $((240 * time / 1000000)) || fail "alone got ${got[*]}"
+}
+
+# Verifies a burst at the speed of the disk, and then the rate.
+spent() {
+	setup 3000 uid_fair
+	sharer a /dev/nb0 svc
+	limit uid:1001:max=20+burst=10s
+	local before start=${EPOCHREALTIME/./}
+	before=$(counter a ended)
+	begin a 1001
+	wait_for 10 '[ $(($(counter a ended) - before)) -ge 200 ]' || fail "$(status)"
+	start=$((${EPOCHREALTIME/./} - start))
+	say "a burst of 200 in $((start / 1000)) ms"
+	[ $start -le 3000000 ]
+	rates 2 20
+}
+
+try 60 "fairshare: maximums of a user and a group within 2 %, the rest by weight" limited
+long try 60 "fairshare: requests and bytes at once, for each user" both
+try 60 "fairshare: a minimum within 2 %; class idle gets what is left" minimum
+long try 60 "fairshare: a burst" spent
 dm_only try 60 \
 	"two groups, four users, eight jobs: each share within 2 % from the second second on" composite
 dm_only long try 90 "weights, within 2 %" weights

@@ -46,8 +46,10 @@ pub(crate) mod deadline;
 pub(crate) mod device_time;
 pub(crate) mod entity;
 pub mod entity_stats;
+pub mod entity_table;
 pub mod factors;
 pub mod job_size;
+pub mod limits;
 pub mod locality;
 pub(crate) mod members;
 pub mod mode;
@@ -55,10 +57,10 @@ pub(crate) mod node;
 pub mod params;
 pub(crate) mod select;
 pub mod stats;
+mod throttle;
 pub(crate) mod timeline;
 pub mod totals;
 pub(crate) mod tree;
-pub mod weights;
 
 use deadline::RequestStep;
 use entity_stats::{EntityStats, ServiceWindows};
@@ -350,6 +352,9 @@ impl<I: Item> Part<I> for State<I> {
         }
         if first {
             self.selector.join(&mut self.members, idx, charge);
+            if self.members.is_limited {
+                self.join_floors(idx, now);
+            }
         }
         Ok(())
     }
@@ -384,8 +389,14 @@ impl<I: Item> Part<I> for State<I> {
             return Decision::Empty;
         }
         self.time = view.now;
-        let opportunity = !view.force && self.queued < self.opp_threshold;
-        let idx = if opportunity {
+        let is_limited = self.members.is_limited;
+        let opportunity = !view.force && !is_limited && self.queued < self.opp_threshold;
+        let idx = if is_limited {
+            match self.pick_within_limits(view) {
+                Ok(idx) => Some(idx),
+                Err(until) => return Decision::Throttled { until },
+            }
+        } else if opportunity {
             self.selector.oldest()
         } else {
             let kept = self.slice.holder();
@@ -422,8 +433,21 @@ impl<I: Item> Part<I> for State<I> {
                 .step(&mut self.members, idx, RequestStep::Skip, next);
         } else {
             self.slice.serve(idx, cost.pages, next.is_some());
-            self.selector.charge(&mut self.members, idx, charge, next);
+            if is_limited {
+                let nodes = &mut self.members;
+                self.selector.charge_bounded(nodes, idx, charge, next);
+            } else {
+                self.selector.charge(&mut self.members, idx, charge, next);
+            }
         }
+        let withheld = match is_limited {
+            false => 0,
+            true if view.force => {
+                self.force_tokens(idx, cost, view.now);
+                0
+            }
+            true => self.take_tokens(idx, cost, view.now, item.arrival()),
+        };
         let stamp = match self.members.cost_model {
             CostModel::Time => self.members.busy.start(view.now),
             CostModel::Pages | CostModel::Rpcs => 0,
@@ -431,7 +455,7 @@ impl<I: Item> Part<I> for State<I> {
         let grant = Grant {
             charged: if opportunity { 0 } else { charge },
             stamp,
-            ..Grant::of(id)
+            ..Grant::of(id).after(withheld)
         };
         Decision::Item((item, grant))
     }
@@ -443,17 +467,28 @@ impl<I: Item> Part<I> for State<I> {
         class: ClassId,
         cost: Cost,
         way: BypassReason,
-        _now: impl FnOnce() -> u64,
+        now: impl FnOnce() -> u64,
     ) -> BypassOutcome {
         let owes = way == BypassReason::Forced { contended: true };
+        let is_limited = self.members.is_limited;
         let Some((_, charge_model)) = self.members.pass(class) else {
             return BypassOutcome::Stale;
         };
+        let charge = charge_model.of(cost);
+        if is_limited {
+            let now = now();
+            if way != BypassReason::Opportunity {
+                // The growth of a request is no further request.
+                let is_piece = cost.is_piece || way == BypassReason::Merged;
+                self.force_tokens(class.idx(), Cost { is_piece, ..cost }, now);
+            } else if !self.pass_within_limits(class.idx(), cost, now) {
+                return BypassOutcome::Refused;
+            }
+        }
         if way == BypassReason::Merged {
             self.merge(class.idx(), cost);
             return BypassOutcome::Counted;
         }
-        let charge = charge_model.of(cost);
         if let Some(stats) = self.members.stats_mut(class.idx()) {
             stats.count(cost.pages, charge, !owes);
             if owes {
@@ -466,9 +501,21 @@ impl<I: Item> Part<I> for State<I> {
         BypassOutcome::Counted
     }
 
-    /// Returns false for the cost model `time`, whose charge depends on each request.
+    /// Returns false for the cost model `time`, whose charge depends on each request, and with
+    /// limits.
     fn passes_freely(&self) -> bool {
-        self.members.cost_model != CostModel::Time
+        self.members.cost_model != CostModel::Time && !self.members.is_limited
+    }
+
+    fn throttled(&self, now: u64) -> Option<u64> {
+        let tree = self.selector.tree.as_ref().filter(|_| self.queued > 0)?;
+        tree.throttled_for().filter(|until| *until > now)
+    }
+
+    fn refund(&mut self, class: ClassId, cost: Cost, _now: u64) {
+        if self.members.table.is_live(class) {
+            self.refund_tokens(class.idx(), cost);
+        }
     }
 
     fn count_passed(&mut self, class: ClassId, requests: u32, pages: u64) {
@@ -536,7 +583,9 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     /// Applies `update`; [`Part::refresh`] applies new weights to the nodes.
-    fn update(&mut self, update: Update, now: u64) -> Update {
+    fn update(&mut self, mut update: Update, now: u64) -> Update {
+        // Draws have no order in which entities could be left out.
+        update.limits = update.limits.filter(|_| self.selector.tree.is_some());
         // The threshold never changes between 0 and another value.
         if self.opp_threshold > 0 {
             self.opp_threshold = update.live.opp_threshold;
@@ -548,11 +597,19 @@ impl<I: Item> Part<I> for State<I> {
         if from == 0 {
             self.members.follow_factors(now);
         }
-        each(self.members.table.entry_count(), from, max, |idx| {
+        let next = each(self.members.table.entry_count(), from, max, |idx| {
             if idx != DEFAULT {
                 self.members.reweigh(idx, &mut self.selector, now);
             }
-        })
+            if self.members.is_limited {
+                self.apply_limits(idx, now);
+            }
+        });
+        if next.is_none() && self.members.update.limits.is_none() {
+            // All nodes have returned.
+            self.members.is_limited = false;
+        }
+        next
     }
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {

@@ -22,8 +22,8 @@ use nrs_sched::{
     policy::{
         delay::{Setting as DelaySetting, Update as DelayUpdate},
         fairshare::{
+            entity_table::Weights,
             params::{CrossCpt, Locality},
-            weights::Weights,
             Update as Shares,
         },
         params::{BufferMax, ClassesMax},

@@ -10,8 +10,8 @@ use nrs_sched::{
     nid::Nid,
     parameters::{all, Parameter, Values},
     policy::fairshare::{
+        entity_table::{split, Weights, ITEMS_MAX, WEIGHT_MAX},
         mode::Mode,
-        weights::{split, Weights, WEIGHTS_MAX, WEIGHT_MAX},
     },
     qbm::plan::{ClientKey, OverseerContext, Plan},
     timeouts::{
@@ -160,7 +160,7 @@ fn check_weights(weights: &Weights) {
     let again = apply(Weights::new());
     assert_eq!(text(&again), written);
     assert_eq!(again.len(), weights.len());
-    assert!(weights.len() <= WEIGHTS_MAX && written.lines().count() == weights.len());
+    assert!(weights.len() <= ITEMS_MAX && written.lines().count() == weights.len());
     for key in keys() {
         let weight = weights.of(&key);
         assert!((1..=WEIGHT_MAX).contains(&weight));

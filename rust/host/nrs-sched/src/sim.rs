@@ -20,9 +20,9 @@ use crate::{
     policy::{
         fairshare::{
             self,
+            entity_table::Weights,
             params::{CrossCpt, Select},
             stats::NodeRow,
-            weights::Weights,
             Update,
         },
         AnyPart, AnyShared, AnyUpdate, Config, Configuration as _, Decision, Grant, Kind, Part,

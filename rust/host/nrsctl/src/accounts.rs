@@ -276,7 +276,7 @@ const ENTITY: &str = "";
 fn spans(parameter: &str, text: &str) -> Vec<Span> {
     match parameter {
         "nrs_tbf_rule" => conditions(text),
-        "nrs_fairshare_weights" => weights(text),
+        "nrs_fairshare_weights" | "nrs_fairshare_limits" => weights(text),
         "nrs_qbm_config" => clients(text),
         ENTITY => entities(text),
         _ => Vec::new(),

@@ -43,6 +43,9 @@ pub enum Command {
     /// Weights of fairshare: list, set, unset.
     #[command(subcommand)]
     Weight(weight::WeightAction),
+    /// Limits of entities of fairshare: list, set, unset.
+    #[command(subcommand)]
+    Limit(limit::LimitAction),
     /// Policies: list, set.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
@@ -94,6 +97,7 @@ impl Command {
             Command::Device(args) => device::run(args, kernel, out),
             Command::Rule(args) => rule::run(args, kernel, out),
             Command::Weight(args) => weight::run(args, kernel, out),
+            Command::Limit(args) => limit::run(args, kernel, out),
             Command::Policy(args) => policy::run(args, kernel, out),
             Command::Status(args) => status::run(args, kernel, out),
             Command::Monitor(args) => monitor::run(args, kernel, out),

@@ -10,6 +10,7 @@ pub mod device;
 pub mod exporter;
 pub mod generate;
 pub mod get_param;
+pub mod limit;
 pub mod list_param;
 pub mod measure;
 pub mod monitor;

@@ -3,14 +3,15 @@
 //! Configuration of a part, state shared by the parts of one head, and updates of running parts.
 
 use super::{
+    entity_table::Weights,
     factors::Factors,
     job_size::{JobSizes, SIZES_MAX},
+    limits::LimitPlan,
     mode::{Level, Mode},
     params::{
         CrossCpt, DeltaMs, Locality, OppThreshold, SizeMax, SizeSource, SizeWindowS, Tunables,
     },
     totals::SharedTotals,
-    weights::Weights,
 };
 use crate::sched::{
     agent::digest,
@@ -181,6 +182,8 @@ impl Shared {
 pub struct Update {
     /// Weights.
     pub(super) weights: mem::Shared<Weights>,
+    /// Limits; `None` if there are none.
+    pub(super) limits: Option<mem::Shared<LimitPlan>>,
     /// Factors of the weights, if servers share.
     pub(super) factors: Option<mem::Shared<Factors>>,
     /// Parameters.
@@ -192,9 +195,15 @@ impl Update {
     pub fn new(weights: mem::Shared<Weights>, tunables: &Tunables) -> Self {
         Self {
             weights,
+            limits: None,
             factors: None,
             live: RuntimeParameters::of(tunables),
         }
+    }
+
+    /// Sets the limits.
+    pub fn with_limits(self, limits: Option<mem::Shared<LimitPlan>>) -> Self {
+        Self { limits, ..self }
     }
 
     /// Sets the factors of the weights, if servers share.

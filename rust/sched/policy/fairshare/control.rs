@@ -4,20 +4,22 @@
 
 use super::{
     config::RuntimeParameters,
+    entity_table::{self, Weights},
     factors::Factors,
+    limits::{LimitPlan, Limits},
     mode::Mode,
-    params::Tunables,
+    params::{Select, Tunables},
     stats::{self, NodeRows},
-    weights::{self, Weights},
     Config, NodeRowBuf, Update,
 };
 use crate::sched::{
     agent::{FactorPairs, Lease},
     attr::Priority,
-    error::{Error, Result},
+    error::{Code, Error, Result},
     mem::{NoMemory, Shared},
     policy::{
         control::{refresh_stale, ByHead, Host, Keep, RunningPart, TextParameter},
+        params::ClassesMax,
         Kind,
     },
     report::Report,
@@ -30,6 +32,8 @@ use core::fmt::Write;
 pub struct Kept {
     /// Weights of entities.
     pub weights: Shared<Weights>,
+    /// Limits of entities, possibly none; `None` before the first.
+    limits: Option<Shared<LimitPlan>>,
     /// Factors of the weights of the running parts.
     factors: Option<Shared<Factors>>,
     /// Number of starts and stops of parts on the regular head.
@@ -45,6 +49,36 @@ impl Kept {
         Ok(())
     }
 
+    /// Applies the changes in `text` to the limits.
+    fn limit(&mut self, text: &str, classes: ClassesMax) -> Result {
+        let limits = Shared::new(match &self.limits {
+            Some(plan) => plan.limits().apply(text)?,
+            None => Limits::new().apply(text)?,
+        })?;
+        let before = self.limits.as_deref();
+        self.limits = match before {
+            None if limits.is_empty() => None,
+            before => {
+                let plan = LimitPlan::new(limits, before, classes.get() as usize)?;
+                Some(Shared::new(plan)?)
+            }
+        };
+        Ok(())
+    }
+
+    /// Returns the limits, if there are any.
+    fn limits(&self) -> Option<&Shared<LimitPlan>> {
+        self.limits
+            .as_ref()
+            .filter(|plan| !plan.limits().is_empty())
+    }
+
+    /// Writes the limits, one item per line.
+    fn write_limits(&self, out: &mut dyn Write) -> core::fmt::Result {
+        self.limits()
+            .map_or(Ok(()), |plan| plan.limits().write(out))
+    }
+
     /// Returns the factors for parts started with `config`. Ids in factors are of the regular
     /// head's mode; in another mode the same ids would name other classes.
     fn factors_for(&self, config: &Config) -> Option<&Shared<Factors>> {
@@ -54,16 +88,37 @@ impl Kept {
     }
 }
 
-/// Writes items, which end with a line end each, into lines of `nrs_fairshare_weights`.
+/// Writes items, which end with a line end each, into lines of a parameter.
 struct Items<'a> {
     out: &'a mut dyn Write,
+    /// Name of the parameter.
+    name: &'static str,
     /// Length of the current line without its name, bytes.
     length: usize,
     /// True before the first character of an item.
     is_new: bool,
 }
 
-impl Items<'_> {
+impl<'a> Items<'a> {
+    /// Writes what `write` writes into lines of the parameter `name`.
+    fn write(
+        out: &'a mut dyn Write,
+        name: &'static str,
+        write: impl FnOnce(&mut Self) -> core::fmt::Result,
+    ) -> core::fmt::Result {
+        let mut items = Self {
+            out,
+            name,
+            length: 0,
+            is_new: true,
+        };
+        write(&mut items)?;
+        match items.length {
+            0 => Ok(()),
+            _ => items.out.write_char('\n'),
+        }
+    }
+
     /// Length at which another line begins; a command has at most 4095 bytes.
     const LONG: usize = 3500;
 }
@@ -80,11 +135,10 @@ impl Write for Items<'_> {
                     self.out.write_char('\n')?;
                     self.length = 0;
                 }
-                let before = match self.length {
-                    0 => "nrs_fairshare_weights ",
-                    _ => ",",
-                };
-                self.out.write_str(before)?;
+                match self.length {
+                    0 => write!(self.out, "{} ", self.name)?,
+                    _ => self.out.write_char(',')?,
+                }
             }
             self.out.write_char(char)?;
             self.length = self.length.saturating_add(char.len_utf8());
@@ -97,6 +151,7 @@ impl Keep<Config> for Kept {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             weights: Shared::new(Weights::new())?,
+            limits: None,
             factors: None,
             starts: 0,
             mode: None,
@@ -124,7 +179,8 @@ impl Keep<Config> for Kept {
         tunables: &Tunables,
         _priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
-        let update = Update::new(self.weights.clone(), tunables);
+        let update =
+            Update::new(self.weights.clone(), tunables).with_limits(self.limits().cloned());
         let factors = self.factors_for(config).cloned();
         Ok(Some(update.with_factors(factors)))
     }
@@ -141,7 +197,12 @@ impl Keep<Config> for Kept {
             (Some(factors), Some(old)) => factors.ptr_eq(old),
             (factors, old) => factors.is_none() && old.is_none(),
         };
+        let same_limits = match (self.limits(), old.limits()) {
+            (Some(limits), Some(old)) => limits.ptr_eq(old),
+            (limits, old) => limits.is_none() && old.is_none(),
+        };
         !self.weights.ptr_eq(&old.weights)
+            || !same_limits
             || !same_factors
             || RuntimeParameters::of(tunables) != RuntimeParameters::of(old_tunables)
     }
@@ -155,6 +216,14 @@ impl Keep<Config> for Kept {
         let hash = |kept: &Self| TextHash::of(|out| kept.weights.write(out));
         if hash(self) == hash(old) {
             self.weights = old.weights.clone();
+        }
+        // The buckets of running parts continue.
+        let hash = |kept: &Self| TextHash::of(|out| kept.write_limits(out));
+        if hash(self) == hash(old) {
+            self.limits.clone_from(&old.limits);
+        } else if let (Some(plan), Some(before)) = (&self.limits, &old.limits) {
+            let plan = LimitPlan::new(plan.limits().clone(), Some(before), 0)?;
+            self.limits = Some(Shared::new(plan)?);
         }
         self.factors.clone_from(&old.factors);
         (self.starts, self.mode) = (old.starts, old.mode);
@@ -173,18 +242,20 @@ impl Keep<Config> for Kept {
         Ok(())
     }
 
-    /// Writes the weights, several in a line.
+    /// Writes the weights and the limits, several in a line.
     fn write_commands(&self, out: &mut dyn Write) -> core::fmt::Result {
-        let mut items = Items {
-            out,
-            length: 0,
-            is_new: true,
-        };
-        self.weights.write(&mut items)?;
-        if items.length != 0 {
-            items.out.write_char('\n')?;
+        Items::write(out, "nrs_fairshare_weights", |out| self.weights.write(out))?;
+        Items::write(out, "nrs_fairshare_limits", |out| self.write_limits(out))
+    }
+
+    fn check(&self, tunables: &Tunables) -> Result {
+        match self.limits() {
+            Some(_) if tunables.select == Select::Paper => Err(Error::new(
+                Code::Busy,
+                "limits need nrs_fairshare_select deadline (clear nrs_fairshare_limits first)",
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn starts(&self) -> Option<u64> {
@@ -209,6 +280,19 @@ impl Keep<Config> for Kept {
             &[
                 TextParameter::both("nrs_fairshare_mode", show_mode, set_mode),
                 TextParameter::both("nrs_fairshare_weights", show_weights, set_weights),
+                TextParameter::both(
+                    "nrs_fairshare_limits",
+                    |host, out| {
+                        let kept = host.parameters().kept.fairshare;
+                        Ok(kept.write_limits(out).map_err(Error::from)?)
+                    },
+                    |host, text| {
+                        host.change(|parameters| {
+                            let classes = parameters.values.policies.fairshare.classes_max;
+                            parameters.kept.fairshare.limit(text.trim(), classes)
+                        })
+                    },
+                ),
                 TextParameter::report("nrs_fairshare_stats", report),
                 TextParameter::write("nrs_fairshare_stats_reset", |host, _| {
                     host.reset(Kind::Fairshare);
@@ -226,7 +310,7 @@ fn show_mode<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(),
 
 /// Sets the mode and, if the text has a list, the weights.
 fn set_mode<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
-    let (mode, list) = weights::split(text.trim())?;
+    let (mode, list) = entity_table::split(text.trim())?;
     host.change(|parameters| {
         parameters.values.policies.fairshare.mode = mode;
         match list {

@@ -61,7 +61,7 @@ use super::{
     members::Members,
     timeline::{Timeline, Timelines},
 };
-use crate::sched::{item::Item, slab::NONE};
+use crate::sched::{item::Item, leftist_heap::HeapRoot, slab::NONE};
 
 /// Largest distance, in largest requests, by which service elsewhere puts a child ahead of the
 /// clock.
@@ -91,6 +91,8 @@ pub struct NodeScheduler {
     clock: VirtualClock,
     timeline: Timeline,
     chosen: u32,
+    /// Members with a minimum ([`super::throttle`]), and some that have left.
+    pub(super) floors: HeapRoot,
 }
 
 /// Event of a request other than a charged dispatch.
@@ -112,6 +114,7 @@ impl NodeScheduler {
             clock: VirtualClock::default(),
             timeline: Timeline::EMPTY,
             chosen: NONE,
+            floors: HeapRoot::EMPTY,
         }
     }
 
@@ -157,7 +160,7 @@ impl NodeScheduler {
 
     /// Removes a child without requests, and saves the child's lag.
     fn leave(&mut self, timelines: &mut Timelines, entity: &mut Entity, idx: u32) {
-        if entity.place == TimelineState::Out {
+        if entity.place != TimelineState::In {
             return;
         }
         timelines.remove(&mut self.timeline, idx);
@@ -167,21 +170,21 @@ impl NodeScheduler {
     }
 
     /// Adds the child at index `idx`, whose first request costs `cost`, unless the child is a
-    /// member.
+    /// member or throttled. Returns true if the child is new.
     pub(super) fn join(
         &mut self,
         timelines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         idx: u32,
         cost: u32,
-    ) {
+    ) -> bool {
         self.chosen = NONE;
         let now = self.clock.now();
         let Some(entity) = nodes
             .entity_mut(idx)
             .filter(|e| e.place == TimelineState::Out)
         else {
-            return;
+            return false;
         };
         // The clock has passed the old tag by a whole request.
         let boost = entity.owed <= 0 && entity.lag(now) >= entity.advance(cost) as i64;
@@ -196,6 +199,7 @@ impl NodeScheduler {
         };
         entity.place = TimelineState::In;
         timelines.add(&mut self.timeline, idx, entity.start, deadline);
+        true
     }
 
     /// Returns the eligible child with the first deadline.
@@ -242,7 +246,7 @@ impl NodeScheduler {
             // Without members the request took no share here; other partitions are informed by
             // [`super::tree`].
             RequestStep::Owe(_) | RequestStep::Correct(_) if self.is_empty() => {}
-            RequestStep::Owe(cost) if entity.place == TimelineState::Out => {
+            RequestStep::Owe(cost) if entity.place != TimelineState::In => {
                 let more = entity.charge_idle(self.clock.now(), cost);
                 self.clock.add_imbalance(entity.service(more));
             }
@@ -260,7 +264,7 @@ impl NodeScheduler {
     #[inline(never)]
     fn correct(&mut self, timelines: &mut Timelines, entity: &mut Entity, idx: u32, delta: i64) {
         self.clock.correct(delta);
-        if entity.place == TimelineState::Out {
+        if entity.place != TimelineState::In {
             let more = entity.correct_idle(self.clock.now(), delta);
             self.clock.add_imbalance(more);
         } else {
@@ -290,6 +294,25 @@ impl NodeScheduler {
                 timelines.replace(&mut self.timeline, idx, entity.start, entity.deadline());
             }
             None => self.leave(timelines, entity, idx),
+        }
+    }
+
+    /// Charges a member as [`NodeScheduler::charge`] does, unless the member is far ahead of the
+    /// clock because of its minimum: that service is taken off the whole, so that the member does
+    /// not have to make up for it.
+    pub(super) fn charge_bounded(
+        &mut self,
+        timelines: &mut Timelines,
+        entity: &mut Entity,
+        idx: u32,
+        cost: u32,
+        next: Option<u32>,
+    ) {
+        let bound = entity.advance(cost).saturating_mul(SLACK) as i64;
+        if entity.lag(self.clock.now()) < bound.saturating_neg() {
+            self.step(timelines, entity, idx, RequestStep::Skip, next);
+        } else {
+            self.charge(timelines, entity, idx, cost, next);
         }
     }
 
@@ -343,7 +366,7 @@ impl NodeScheduler {
         self.chosen = NONE;
         let before = entity.weight();
         entity.reweight(weight, now);
-        if entity.place != TimelineState::Out {
+        if entity.place == TimelineState::In {
             self.clock.enter(entity.weight());
             self.clock.leave(before);
             self.settle(timelines, entity, idx);

@@ -55,6 +55,8 @@ pub enum TimelineState {
     Out,
     /// In the timeline.
     In,
+    /// Not in the timeline: the entity is throttled ([`super::throttle`]).
+    Parked,
 }
 
 /// Weight and tag of one node among its siblings.
@@ -67,12 +69,12 @@ pub struct Entity {
     /// Tag: start of the request that is served next.
     pub(super) start: u64,
     inv: u64,
-    /// Lag at the moment the entity left; valid while `place` is [`TimelineState::Out`].
+    /// Lag at the moment the entity left; valid while `place` is not [`TimelineState::In`].
     pub(super) owed: i64,
     weight: u32,
     rest: u32,
-    /// Cost of the request that is dispatched next; valid while `place` is not
-    /// [`TimelineState::Out`].
+    /// Cost of the request that is dispatched next; valid while `place` is
+    /// [`TimelineState::In`].
     pub(super) head: u32,
     /// Charges for service elsewhere since the last dispatch here, units.
     pub(super) pulled: u32,
@@ -215,8 +217,8 @@ impl Entity {
     /// Returns the lag at virtual time `now`, in tenths of a unit of cost.
     pub(super) fn tenths_at(&self, now: u64) -> i64 {
         let lag = match self.place {
-            TimelineState::Out => self.due(now, 1),
-            _ => self.lag(now),
+            TimelineState::In => self.lag(now),
+            TimelineState::Out | TimelineState::Parked => self.due(now, 1),
         };
         self.tenths(lag)
     }

@@ -279,6 +279,10 @@ stats! {
             "Device time of requests, with the cost model time";
         forced: Counter Plain "nrs_entity_forced_requests_total"
             "Requests dispatched without queueing";
+        limit_hits: Counter Plain "nrs_entity_limit_hits_total"
+            "Number of times that a limit of the entity or of a level above throttled it";
+        throttled_ns: Counter Ns "nrs_entity_throttled_seconds_total"
+            "Time for which a limit throttled the first request of the entity";
     }
 }
 
@@ -360,6 +364,13 @@ impl EntityStats {
     /// Counts a forced request, which is already counted as dispatched.
     pub fn forced(&mut self) {
         self.counts.forced = self.counts.forced.saturating_add(1);
+    }
+
+    /// Counts that a limit throttles the first request for `ns`.
+    pub fn throttled(&mut self, ns: u64) {
+        let counts = &mut self.counts;
+        counts.limit_hits = counts.limit_hits.saturating_add(1);
+        counts.throttled_ns = counts.throttled_ns.saturating_add(ns);
     }
 
     /// Counts the queueing time of a request, ns.

@@ -8,18 +8,19 @@ use super::{
     device_time::{DeviceClock, Estimates},
     entity::{Entity, COST_MAX, WEIGHT_ONE},
     entity_stats::EntityStats,
+    entity_table::Weights,
     factors::ONE,
     job_size,
+    limits::EntityClass,
     mode::{Level, Mode},
     node::{InnerNode, Leaf, NodeBody, PathId, TreeNode},
     params::{CostModel, Locality, SizeSource},
     select::Selector,
     stats::Counts,
-    weights::Weights,
 };
 use crate::sched::{
     agent::scaled,
-    attr::{cgroup::REFRESH, Attrs},
+    attr::{cgroup::REFRESH, Attrs, CgroupPath},
     class::{ClassId, ClassQuota, ClassRoom, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Key,
@@ -134,7 +135,9 @@ pub struct Members<I: Item> {
     pub(super) busy: DeviceClock,
     /// Numbers of failures to find room in tables that the parts share.
     pub(super) counts: Counts,
-    update: Update,
+    pub(super) update: Update,
+    /// True if there are limits, or nodes that limits have parked.
+    pub(super) is_limited: bool,
     /// Number of steps towards one in the factors that [`Members::reweigh`] applies.
     steps: u32,
     size_level: Option<u8>,
@@ -168,6 +171,7 @@ impl<I: Item> Members<I> {
             busy: DeviceClock::default(),
             counts: Counts::ZERO,
             update: Update::new(mem::Shared::new(Weights::new())?, tunables),
+            is_limited: false,
             steps: 0,
             size_level: size_level(&mode),
             size_source: tunables.size_source,
@@ -240,10 +244,19 @@ impl<I: Item> Members<I> {
     #[inline]
     fn key_of(&self, level: Level, attrs: &Attrs) -> Key {
         match Key::of(level.field(), attrs) {
-            Key::Cgroup(path) if level == Level::Cgroup => {
-                Key::Cgroup(self.update.weights.named_cgroup(path))
-            }
+            Key::Cgroup(path) if level == Level::Cgroup => Key::Cgroup(self.named_cgroup(path)),
             key => key,
+        }
+    }
+
+    /// Returns the nearest cgroup with a weight or limits: `path` itself, or one of its ancestors.
+    fn named_cgroup(&self, path: CgroupPath) -> CgroupPath {
+        let weights = &self.update.weights;
+        match &self.update.limits {
+            None => weights.named_cgroup(path),
+            Some(plan) => path.nearest(|path, text| {
+                weights.names_cgroup(path, text) || plan.limits().names_cgroup(path, text)
+            }),
         }
     }
 
@@ -427,6 +440,7 @@ impl<I: Item> Members<I> {
             sizes.set_window(update.live.size_window);
         }
         self.steps = update.steps(now);
+        self.is_limited |= update.limits.is_some();
         core::mem::replace(&mut self.update, update)
     }
 
@@ -478,7 +492,12 @@ impl<I: Item> Members<I> {
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
-        Some(weight.clamp(1, WEIGHT_LIMIT).saturating_mul(WEIGHT_ONE))
+        let level = self.mode.levels().get(usize::from(level));
+        let class = match (&self.update.limits, level) {
+            (Some(plan), Some(level)) => plan.class_of(key, level.field()),
+            _ => EntityClass::Normal,
+        };
+        Some(class.weight(weight, WEIGHT_LIMIT))
     }
 
     /// Returns `weight` of the node `id` on this server, which is less if other servers serve the

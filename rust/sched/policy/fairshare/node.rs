@@ -20,6 +20,7 @@ use super::{deadline::NodeScheduler, entity::Entity, locality::OffsetQueue, tota
 use crate::sched::{
     item::Item,
     key::{Hashed, Hasher, Key},
+    slab::NONE,
 };
 
 /// Identifier of a path.
@@ -61,8 +62,36 @@ pub struct TreeNode<I: Item> {
     pub level: u8,
     /// Job size that requests report; 0 if requests report none.
     pub size: u32,
+    /// Limits of the node.
+    pub limit: NodeLimit,
     /// Requests or children.
     pub body: NodeBody<I>,
+}
+
+/// Limits of a node, as far as a plan of them was consulted.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeLimit {
+    /// Number of the plan; 0 before the first.
+    pub generation: u32,
+    /// Index in the plan; [`NONE`] without limits.
+    pub idx: u32,
+    /// Last known places of the buckets of the maximums.
+    pub places: [u32; 2],
+    /// Time until which the node was throttled last, ns.
+    pub until: u64,
+    /// True if the node is in the heap of minimums of its parent.
+    pub is_in_floors: bool,
+}
+
+impl NodeLimit {
+    /// Value before a plan was consulted.
+    pub const NONE: Self = Self {
+        generation: 0,
+        idx: NONE,
+        places: [NONE; 2],
+        until: 0,
+        is_in_floors: false,
+    };
 }
 
 /// Content of a node.
@@ -113,6 +142,7 @@ impl<I: Item> TreeNode<I> {
             key,
             level,
             size: 0,
+            limit: NodeLimit::NONE,
             body,
         }
     }

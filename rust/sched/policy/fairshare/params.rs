@@ -2,7 +2,7 @@
 
 //! Parameters of the policy; the type of each parameter holds only valid values.
 
-use super::{mode::Mode, weights};
+use super::{entity_table, limits, mode::Mode};
 use crate::sched::{
     parameters::schema::parameters,
     policy::{params::ClassesMax, Tuning, Upkeep},
@@ -35,7 +35,7 @@ parameters! {
             /// Draw over the published ranges; the oldest request if the entity drawn has no
             /// request.
             Paper = "paper",
-        ],
+        ] errors "EBUSY, EAGAIN, ENOMEM",
         /// 1 dispatches requests of one entity in a row, sorted by offset.
         "nrs_fairshare_locality" locality: [choice Locality,
             /// Order of arrival.
@@ -79,11 +79,17 @@ parameters! {
         "nrs_fairshare_mode" Both
             "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], \
              levels gid uid jobid projid nid nodemap cgroup size",
-            "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(weights::check_mode);
+            "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(entity_table::check_mode);
         /// Entity weights; unlisted entities have weight 1.
         "nrs_fairshare_weights" Both
             "items FIELD:VALUE:WEIGHT with WEIGHT 1 to 10000, -FIELD:VALUE, clear",
-            "", "ENOENT, ENOSPC, ENOMEM", Some(weights::check);
+            "", "ENOENT, ENOSPC, ENOMEM", Some(entity_table::check::<u32>);
+        /// Limits of entities; unlisted entities have none.
+        "nrs_fairshare_limits" Both
+            "items FIELD:VALUE:LIMITS with LIMITS max=RATE, min=RATE, burst=BURST, \
+             class=CLASS joined by +, -FIELD:VALUE, clear",
+            "", "ENOENT, ENOSPC, EBUSY, ENOMEM",
+            Some(entity_table::check::<limits::EntityLimits>);
         /// Shares and counters of entities.
         "nrs_fairshare_stats" Read "YAML, a mapping per entity", "", "ENOMEM", None;
         /// Resets the counters of nrs_fairshare_stats.

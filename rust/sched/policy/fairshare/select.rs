@@ -133,6 +133,20 @@ impl Selector {
         }
     }
 
+    /// Charges as [`Selector::charge`] does, with minimums.
+    pub(super) fn charge_bounded(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        idx: u32,
+        cost: u32,
+        next: Option<u32>,
+    ) {
+        self.arrange(nodes, idx);
+        if let Some(tree) = &mut self.tree {
+            tree.charge_bounded(nodes, idx, cost, next);
+        }
+    }
+
     /// Applies `step` to a request of the leaf at index `idx`, whose next request costs `next`;
     /// without a next request the leaf leaves.
     pub(super) fn step(

@@ -318,7 +318,8 @@ impl HeadRows {
         entity.field("active", row.active)?;
         let (from, to) = (Fraction(lo), Fraction(end));
         entity.text("range", format_args!("[{from}, {to})"))?;
-        entity.stats(counts, &["time_us", "forced"])?;
+        let later = ["time_us", "forced", "limit_hits", "throttled_ns"];
+        entity.stats(counts, &later)?;
         entity.field("fairness_debt", Tenths(row.lag_decipages))?;
         entity.field("queue_depth", row.queue_depth)?;
         entity.text("queue", queue)?;
@@ -330,6 +331,8 @@ impl HeadRows {
         entity.field("time_us", counts.time_us)?;
         entity.field("opportunity_ratio", Fraction(opportunities))?;
         entity.field("forced", counts.forced)?;
+        entity.field("limit_hits", counts.limit_hits)?;
+        entity.field("throttled_ns", counts.throttled_ns)?;
         entity.field("share_wanted", Fraction(end.saturating_sub(lo)))?;
         entity.field("share_1s", Fraction(second))?;
         entity.field("share_60s", Fraction(minute))?;

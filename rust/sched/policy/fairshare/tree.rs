@@ -28,6 +28,7 @@ use super::{
     deadline::{NodeScheduler, RequestStep, PULL_MAX},
     entity::{Entity, TimelineState},
     members::Members,
+    throttle::Throttle,
     timeline::Timelines,
 };
 use crate::sched::{
@@ -72,9 +73,11 @@ impl RecentMaxCost {
 /// A leaf is a member of its parent's scheduler if and only if the leaf joined and did not leave.
 /// An inner node is a member if and only if its own scheduler has members.
 pub struct SchedulerTree {
-    root: NodeScheduler,
+    pub(super) root: NodeScheduler,
     timelines: Timelines,
     largest: RecentMaxCost,
+    /// Nodes with limits.
+    pub(super) throttle: Throttle,
 }
 
 /// Runs `$body` on the scheduler of the node at index `$idx`, or of the root.
@@ -120,7 +123,8 @@ fn choose(
 }
 
 grow!(SchedulerTree {
-    timelines: Timelines
+    timelines: Timelines,
+    throttle: Throttle,
 });
 
 impl SchedulerTree {
@@ -130,6 +134,7 @@ impl SchedulerTree {
             root: NodeScheduler::new(),
             timelines: Timelines::new(max, seed)?,
             largest: RecentMaxCost::default(),
+            throttle: Throttle::new(max)?,
         })
     }
 
@@ -159,6 +164,28 @@ impl SchedulerTree {
             next,
             |sched, timelines, entity, idx, next| {
                 sched.charge(timelines, entity, idx, cost, next);
+            },
+        );
+    }
+
+    /// Charges as [`SchedulerTree::charge`] does, with minimums
+    /// ([`NodeScheduler::charge_bounded`]).
+    #[inline(never)]
+    pub(super) fn charge_bounded(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        idx: u32,
+        cost: u32,
+        next: Option<u32>,
+    ) {
+        self.largest.see(cost);
+        self.climb(
+            nodes,
+            idx,
+            cost.into(),
+            next,
+            |sched, timelines, entity, idx, next| {
+                sched.charge_bounded(timelines, entity, idx, cost, next);
             },
         );
     }
@@ -242,8 +269,7 @@ impl SchedulerTree {
             let parent = nodes.parent(idx);
             let first = at!(self, nodes, parent, sched => {
                 let first = sched.is_empty();
-                sched.join(&mut self.timelines, nodes, idx, cost);
-                first
+                sched.join(&mut self.timelines, nodes, idx, cost) && first
             });
             if parent == NONE || !first {
                 return;
@@ -267,15 +293,41 @@ impl SchedulerTree {
                 }
             }
         }
+        self.descend(nodes, at, |_, _, _| None)
+    }
+
+    /// Returns the leaf that is dispatched next below the node at index `at`; at each level the
+    /// child that `first` returns, or else the scheduler's choice.
+    pub(super) fn descend<I: Item>(
+        &mut self,
+        nodes: &mut Members<I>,
+        mut at: u32,
+        mut first: impl FnMut(&mut Self, &mut Members<I>, u32) -> Option<u32>,
+    ) -> Option<u32> {
         let bound = self.largest.get().saturating_mul(PULL_MAX);
         loop {
-            let child =
-                at!(self, nodes, at, sched => choose(sched, &mut self.timelines, nodes, bound))?;
+            let child = match first(self, nodes, at) {
+                Some(child) => child,
+                None => at!(self, nodes, at, sched => {
+                    choose(sched, &mut self.timelines, nodes, bound)
+                })?,
+            };
             if nodes.sched(child).is_none() {
                 return Some(child);
             }
             at = child;
         }
+    }
+
+    /// Returns the cost of the request that would be dispatched from the inner node at index `idx`.
+    pub(super) fn front_cost(&mut self, nodes: &mut Members<impl Item>, idx: u32) -> Option<u32> {
+        let chosen = at!(self, nodes, idx, sched => sched.choose(&self.timelines))?;
+        Some(nodes.entity(chosen)?.head)
+    }
+
+    /// Returns true if no leaf can be chosen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.is_empty()
     }
 
     pub(super) fn reweight(&mut self, nodes: &mut Members<impl Item>, idx: u32, weight: u32) {
@@ -284,6 +336,7 @@ impl SchedulerTree {
     }
 
     pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
+        self.drop_limits(nodes, idx);
         let parent = nodes.parent(idx);
         at!(self, nodes, parent, sched => sched.forget(nodes, idx));
     }
@@ -296,7 +349,7 @@ impl SchedulerTree {
     pub(super) fn refresh(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
         let now = self.now(nodes, idx);
         if let Some(entity) = nodes.entity_mut(idx) {
-            if entity.place == TimelineState::Out {
+            if entity.place != TimelineState::In {
                 entity.refresh(now);
             }
         }

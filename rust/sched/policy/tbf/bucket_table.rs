@@ -136,6 +136,16 @@ impl BucketRef {
         }
     }
 
+    /// Returns the reference to the bucket of `tag`, last seen at `place`.
+    pub const fn at(tag: BucketTag, place: u32) -> Self {
+        Self { tag, place }
+    }
+
+    /// Returns the last known place.
+    pub const fn place(&self) -> u32 {
+        self.place
+    }
+
     /// Reference to no bucket.
     pub const NONE: Self = Self::new(BucketTag(0));
 

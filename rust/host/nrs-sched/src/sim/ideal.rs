@@ -13,8 +13,8 @@ use super::Source;
 use crate::{
     key::Key,
     policy::fairshare::{
+        entity_table::Weights,
         mode::{Level, Mode},
-        weights::Weights,
     },
 };
 use std::collections::HashMap;

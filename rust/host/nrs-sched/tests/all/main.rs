@@ -20,6 +20,7 @@ mod full;
 mod isolation;
 mod knee;
 mod lags;
+mod limits;
 mod locality;
 mod order;
 mod parts;

@@ -12,9 +12,9 @@ use nrs_sched::{
     mem::Shared,
     policy::{
         fairshare::{
+            entity_table::Weights,
             factors::{Factors, ONE},
             params::{CostModel, DeltaMs, Locality, OppThreshold, Select, SizeMax, SizeWindowS},
-            weights::Weights,
             Tunables, Update,
         },
         AnyUpdate, Part, ReportBuf,

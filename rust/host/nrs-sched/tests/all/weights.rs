@@ -8,7 +8,7 @@ use nrs_sched::{
     jobid::JobId,
     key::{Field, Key},
     nid::Nid,
-    policy::fairshare::weights::{Weights, WEIGHTS_MAX, WEIGHT_MAX},
+    policy::fairshare::entity_table::{Weights, ITEMS_MAX, WEIGHT_MAX},
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ proptest! {
         for (key, weight) in &map {
             prop_assert_eq!(weights.of(key), *weight);
         }
-        prop_assert!(weights.len() <= WEIGHTS_MAX);
+        prop_assert!(weights.len() <= ITEMS_MAX);
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn the_fields_are_those_of_the_design() {
         "queue_depth",
     ];
     assert_eq!(&fields[..first.len()], first);
-    assert_eq!(fields.len(), 22);
+    assert_eq!(fields.len(), 24);
 }
 
 /// Returns the expected path, if all of it is ASCII.

@@ -65,6 +65,9 @@ nrs_fairshare_weights: clear|<weights>|<weights>|<weights>|<weights>|<weights>|<
 weights: <weight>|<weight>,<weight>|<weight>,<weight>,<weight>|<weight>,<weight>,<weight>,<weight>
 weight: <entity>:<1-10000>|<entity>:<1-10000>|<entity>:<1-10000>|-<entity>
 entity: uid:<1000-1005>|gid:<0-5>|jobid:fio.<1000-1005>|jobid:job.*
+nrs_fairshare_limits: clear|<limits>|<limits>,<limits>|<limits>,<limits>,<limits>
+limits: <entity>:<limit>|<entity>:<limit>|uid:*:<limit>|-<entity>|-uid:*
+limit: max=$|max=$+class=idle|min=1+max=$+burst=<1-20>s|class=realtime|min=<1-20>
 nrs_tbf_rule: <stop>|<stop>|<change>|<change>|<change>|<start>|<start>|<start>
 stop: <one_head>stop <rule>
 change: <one_head>change <rule> rate=$|<one_head>change <rule> rank=<rank>|change default rate=$

@@ -5,15 +5,35 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use nrs_sched::policy::fairshare::weights::Weights;
+use nrs_sched::policy::fairshare::entity_table::Weights;
 use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
 
-/// Parameter that has the weights.
-const WEIGHTS: &str = "nrs_fairshare_weights";
+/// Parameter with a setting for each of several entities.
+pub(super) struct EntityParameter {
+    /// Name of the parameter.
+    pub name: &'static str,
+    /// Setting that is valid for any entity.
+    pub any: &'static str,
+    /// Reason to refuse several items in place of one.
+    pub several: &'static str,
+    /// Returns the number of entities in a text, or why it is not valid.
+    pub count: fn(&str) -> std::result::Result<usize, &'static str>,
+}
+
+/// Weights of entities.
+const WEIGHTS: EntityParameter = EntityParameter {
+    name: "nrs_fairshare_weights",
+    any: "1",
+    several: "is not one weight",
+    count: |text| match Weights::new().apply(text) {
+        Ok(weights) => Ok(weights.len()),
+        Err(error) => Err(error.reason),
+    },
+};
 
 /// Actions of `nrsctl weight`.
 #[derive(Subcommand, Debug)]
@@ -58,8 +78,8 @@ struct ListedWeight {
     weight: u32,
 }
 
-/// Splits an item `FIELD:VALUE:WEIGHT` into name and weight.
-fn parts(item: &str) -> (&str, &str) {
+/// Splits an item `FIELD:VALUE:SETTING` into name and setting.
+pub(super) fn parts(item: &str) -> (&str, &str) {
     item.rsplit_once(':').unwrap_or((item, ""))
 }
 
@@ -76,11 +96,7 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             numeric,
             json,
         } => {
-            let text = kernel.get(service, WEIGHTS)?;
-            let text = match *numeric || *json {
-                true => text.into(),
-                false => kernel.accounts().names(WEIGHTS, &text),
-            };
+            let text = WEIGHTS.text(kernel, service, *numeric || *json)?;
             let listed = text.lines().map(|line| {
                 let (name, weight) = parts(line);
                 let weight = weight.parse().ok()?;
@@ -89,8 +105,10 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                     weight,
                 })
             });
-            let strange =
-                || Failure::new(FailureKind::Other, format!("{service}: {WEIGHTS}: {text}"));
+            let strange = || {
+                let message = format!("{service}: {}: {text}", WEIGHTS.name);
+                Failure::new(FailureKind::Other, message)
+            };
             let listed = listed.collect::<Option<Vec<_>>>().ok_or_else(strange)?;
             show::list(out, *json, &listed, ["NAME", "WEIGHT"], |one| {
                 [one.name.clone(), one.weight.to_string()]
@@ -104,38 +122,62 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                         .hint("write FIELD:VALUE=WEIGHT: uid:alice=2")
                 };
                 let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
-                item(kernel, text, format!("{name}:{weight}"))
+                WEIGHTS.item(kernel, text, format!("{name}:{weight}"))
             });
-            set(kernel, service, items)
+            WEIGHTS.set(kernel, service, items)
         }
-        WeightAction::Unset { service, all, .. } if *all => kernel.set(service, WEIGHTS, "clear"),
-        WeightAction::Unset { service, names, .. } => {
-            // The item is checked with a weight, because a check against an empty table refuses
-            // removals.
-            let items = names.iter().map(|name| {
-                let item = item(kernel, name, format!("{name}:1"))?;
-                Ok(format!("-{}", parts(&item).0))
-            });
-            set(kernel, service, items)
-        }
+        WeightAction::Unset {
+            service,
+            all,
+            names,
+        } => WEIGHTS.unset(kernel, service, *all, names),
     }
 }
 
-/// Returns `item` with numbers for users and groups, after checking that it is a single item of the
-/// form `FIELD:VALUE:WEIGHT`.
-fn item(kernel: &dyn Kernel, text: &str, item: String) -> Result<String> {
-    let item = kernel.accounts().numbers(WEIGHTS, &item)?.into_owned();
-    let weights = Weights::new().apply(&item).map_err(|error| error.reason);
-    let one = weights.and_then(|weights| match weights.len() {
-        1 => Ok(()),
-        _ => Err("is not one weight"),
-    });
-    one.map_err(|reason| Failure::new(FailureKind::Refused, format!("{text}: {reason}")))?;
-    Ok(item)
-}
+impl EntityParameter {
+    /// Returns all items of a service, one per line; users and groups by name unless `numeric`.
+    pub fn text(&self, kernel: &dyn Kernel, service: &str, numeric: bool) -> Result<String> {
+        let text = kernel.get(service, self.name)?;
+        Ok(match numeric {
+            true => text,
+            false => kernel.accounts().names(self.name, &text).into_owned(),
+        })
+    }
 
-/// Writes all of `items` at once.
-fn set(kernel: &dyn Kernel, service: &str, items: impl Iterator<Item = Result<String>>) -> Result {
-    let items = items.collect::<Result<Vec<_>>>()?;
-    kernel.set(service, WEIGHTS, &items.join(" "))
+    /// Returns `item` with numbers for users and groups, after checking that it is a single item of
+    /// the form `FIELD:VALUE:SETTING`.
+    pub fn item(&self, kernel: &dyn Kernel, text: &str, item: String) -> Result<String> {
+        let item = kernel.accounts().numbers(self.name, &item)?.into_owned();
+        let one = (self.count)(&item).and_then(|count| match count {
+            1 => Ok(()),
+            _ => Err(self.several),
+        });
+        one.map_err(|reason| Failure::new(FailureKind::Refused, format!("{text}: {reason}")))?;
+        Ok(item)
+    }
+
+    /// Writes all of `items` at once.
+    pub fn set(
+        &self,
+        kernel: &dyn Kernel,
+        service: &str,
+        items: impl Iterator<Item = Result<String>>,
+    ) -> Result {
+        let items = items.collect::<Result<Vec<_>>>()?;
+        kernel.set(service, self.name, &items.join(" "))
+    }
+
+    /// Removes the items of `names`, or with `all` all of them.
+    pub fn unset(&self, kernel: &dyn Kernel, service: &str, all: bool, names: &[String]) -> Result {
+        if all {
+            return kernel.set(service, self.name, "clear");
+        }
+        // The item is checked with a setting, because a check against an empty table refuses
+        // removals.
+        let items = names.iter().map(|name| {
+            let item = self.item(kernel, name, format!("{name}:{}", self.any))?;
+            Ok(format!("-{}", parts(&item).0))
+        });
+        self.set(kernel, service, items)
+    }
 }

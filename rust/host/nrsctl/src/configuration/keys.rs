@@ -142,7 +142,7 @@ use Table::{Device as Mapped, Disk, Heads, HighPriority, Module, Qbm, Rule, Serv
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [ConfigKey; 50] = [
+static KEYS: [ConfigKey; 51] = [
     key(Top, "service", "tables", "none",
         "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "disk", "tables", "none",
@@ -196,6 +196,8 @@ static KEYS: [ConfigKey; 50] = [
     key(Service, "timeouts", "a table", "none", "the same, for `at_*` and `obd_timeout`"),
     key(Service, "weights", "a table: `\"FIELD:VALUE\" = 1` to `10000`", "none",
         "weights of `fairshare`; patterns count in order"),
+    key(Service, "limits", "a table: `\"FIELD:VALUE\" = \"max=RATE+burst=10s\"`", "none",
+        "[limits](fairshare.md#limits) of `fairshare`; patterns count in order"),
     key(Service, "rule", "tables", "none", "rules of `tbf`; the first match counts"),
     key(Service, "qbm", "a table", "none", "the configuration of `qbm`"),
     key(HighPriority, "policy", "`POLICY [ARGUMENT]`", "`policy` of the service",

@@ -77,14 +77,14 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
     if high != regular {
         of_high.insert(0, ("policy", quote(&high)));
     }
-    let weights = state.weights.lines();
-    let weights = weights.filter_map(|line| line.rsplit_once(':'));
-    let weights = weights.map(|(name, weight)| (name, weight.to_owned()));
+    let weights = entities(&state.weights, str::to_owned);
+    let limits = entities(&state.limits, quote);
     for (table, lines) in [
         ("high_priority", of_high),
         ("parameters", lines("parameters")),
         ("timeouts", lines("timeouts")),
-        ("weights", weights.collect()),
+        ("weights", weights),
+        ("limits", limits),
     ] {
         if !lines.is_empty() {
             out.push_str(&format!("\n[{path}.{table}]\n"));
@@ -210,4 +210,12 @@ pub fn module(values: &BTreeMap<&'static str, String>) -> String {
         true => String::new(),
         false => format!("[module]\n{}", lines.concat()),
     }
+}
+
+/// Returns the names of the entities in `text`, one item per line, and their settings by `shown`.
+fn entities(text: &str, shown: impl Fn(&str) -> String) -> Vec<(&str, String)> {
+    let items = text.lines().filter_map(|line| line.rsplit_once(':'));
+    items
+        .map(|(name, setting)| (name, shown(setting)))
+        .collect()
 }

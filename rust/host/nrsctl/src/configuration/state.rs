@@ -28,10 +28,11 @@ pub type Draft = ServiceDraft<Request>;
 pub const HEADS: [&str; 2] = ["reg", "hp"];
 
 /// Parameters with several values, which have own keys, or are all settings.
-const WHOLE: [&str; 5] = [
+const WHOLE: [&str; 6] = [
     "config",
     "nrs_policies",
     "nrs_fairshare_weights",
+    "nrs_fairshare_limits",
     "nrs_tbf_rule",
     "nrs_qbm_config",
 ];
@@ -48,6 +49,8 @@ pub struct ServiceState {
     pub slots: Option<String>,
     /// Weights of `fairshare`, one per line, as the module shows them.
     pub weights: String,
+    /// Limits of `fairshare`, one per line, as the module shows them.
+    pub limits: String,
     /// Configuration of `qbm`, as the module shows it.
     pub plan: String,
     /// All other settings, as the module writes them.
@@ -79,6 +82,7 @@ impl ServiceState {
         let lines = all.split_inclusive('\n');
         let text = lines.filter(|line| !is_slots(line)).collect();
         let weights = draft.show("nrs_fairshare_weights")?;
+        let limits = draft.show("nrs_fairshare_limits")?;
         let plan = draft.show("nrs_qbm_config")?;
         let (parameters, primaries) = draft.into_settings()?;
         let slots = parameters::named("slots").filter(|_| has_slots);
@@ -87,6 +91,7 @@ impl ServiceState {
             cpts: None,
             slots,
             weights,
+            limits,
             plan,
             text,
             parameters,

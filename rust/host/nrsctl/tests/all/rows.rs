@@ -185,6 +185,7 @@ fn rows_of_fairshare() {
         row.stats.count(30, 1, round < 5);
     }
     row.stats.forced();
+    row.stats.throttled(5678);
     row.stats.time(1234);
     let mut rows = fairshare::NodeRows::new();
     rows.extend(&[row], false).expect("memory");

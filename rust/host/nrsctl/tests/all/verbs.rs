@@ -55,6 +55,7 @@ fn mock() -> Mock {
             "nrs_fairshare_weights",
             "uid:2001:2\ngid:7:3\njobid:\"a b\":4\n",
         ),
+        ("nrs_fairshare_limits", "uid:2001:max=20+burst=10s\n"),
         ("snapshot", SAN),
     ];
     let mock = Mock::with(&[("ost_io", &ost_io), ("san", &san)]);

@@ -13,8 +13,8 @@ use crate::{
         mem,
         policy::{
             fairshare::{
-                entity::COST_MAX, node::NodeBody, params::CostModel, timeline::tests::looks,
-                weights::Weights, Config, Shared, State, Update,
+                entity::COST_MAX, entity_table::Weights, node::NodeBody, params::CostModel,
+                timeline::tests::looks, Config, Shared, State, Update,
             },
             params::ClassesMax,
             BypassReason, Configuration, Decision, Grant, Part, PartView, Tunables,

@@ -7,7 +7,7 @@ use nrs_agent::toml::{Fault, TomlNode, TomlValue};
 use nrs_sched::error::{Error, ErrorPosition};
 use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
 use nrs_sched::partition::slot_pool::CPTS_MAX;
-use nrs_sched::policy::fairshare::weights::Weights;
+use nrs_sched::policy::fairshare::{entity_table::Weights, limits::Limits};
 use nrs_sched::policy::Kind;
 use nrs_sched::rules::{
     Burst, Name, Rate, RuleAction, RuleCommand, RuleError, RulePairs, ALSO_MAX,
@@ -158,7 +158,12 @@ impl FileReader<'_> {
         let cpts = cpts.and_then(|cpts| self.take(cpts));
         let set = self.settings(node, &draft);
         if let Some(weights) = node.get("weights") {
-            self.weights(weights, &draft);
+            let count = |item: &str| Weights::new().apply(item).map(|weights| weights.len());
+            self.entities(weights, &draft, "nrs_fairshare_weights", count);
+        }
+        if let Some(limits) = node.get("limits") {
+            let count = |item: &str| Limits::new().apply(item).map(|limits| limits.len());
+            self.entities(limits, &draft, "nrs_fairshare_limits", count);
         }
         if let Some(plan) = node.get("qbm") {
             self.plan(plan, &draft);
@@ -247,6 +252,7 @@ impl FileReader<'_> {
         let reason = match (name, parameter.access) {
             ("nrs_policies", _) => "set the key `policy` instead",
             ("nrs_fairshare_weights", _) => "set the table `weights` instead",
+            ("nrs_fairshare_limits", _) => "set the table `limits` instead",
             ("nrs_tbf_rule", _) => "set tables [[service.NAME.rule]] instead",
             ("nrs_qbm_config", _) => "set the table `qbm` instead",
             ("config", _) => "set the keys of the service instead",
@@ -292,7 +298,15 @@ impl FileReader<'_> {
         runs
     }
 
-    fn weights(&mut self, node: &TomlNode, draft: &Draft) {
+    /// Sets `parameter`, which has a setting for each of several entities; `count` returns the
+    /// number of entities in a text.
+    fn entities(
+        &mut self,
+        node: &TomlNode,
+        draft: &Draft,
+        parameter: &str,
+        count: impl Fn(&str) -> Result<usize, Error>,
+    ) {
         let mut items: Vec<String> = Vec::new();
         for entry in self.take(node.entries()).unwrap_or_default() {
             let path = format!("{}.\"{}\"", node.path, entry.key);
@@ -300,15 +314,15 @@ impl FileReader<'_> {
                 key: path.clone(),
                 ..fault
             });
-            let Some(weight) = self.take(scalar) else {
+            let Some(setting) = self.take(scalar) else {
                 continue;
             };
-            let item = format!("{}:{weight}", entry.key);
-            let item = self.accounts.numbers("nrs_fairshare_weights", &item);
+            let item = format!("{}:{setting}", entry.key);
+            let item = self.accounts.numbers(parameter, &item);
             let item = item.map_err(|failure| failure.message).and_then(|item| {
                 // An item with the form of another statement would be parsed as that statement.
-                match Weights::new().apply(&item) {
-                    Ok(weights) if weights.len() == 1 => Ok(item.into_owned()),
+                match count(&item) {
+                    Ok(1) => Ok(item.into_owned()),
                     Ok(_) => Err("expected FIELD:VALUE".to_owned()),
                     Err(error) => Err(error.reason.to_owned()),
                 }
@@ -316,8 +330,8 @@ impl FileReader<'_> {
             let item = item.map_err(|reason| Fault::new(&entry.key_place, path, reason));
             items.extend(self.take(item));
         }
-        let done = draft.execute("nrs_fairshare_weights", &items.join(" "));
-        let shown = done.and_then(|()| draft.show("nrs_fairshare_weights"));
+        let done = draft.execute(parameter, &items.join(" "));
+        let shown = done.and_then(|()| draft.show(parameter));
         let reason = match shown {
             Ok(shown) if shown.lines().count() < items.len() => "duplicate name",
             Ok(_) => return,

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Weights of entities: shares relative to entities of weight 1.
+//! Tables of settings of entities: [`Weights`], and [`super::limits::Limits`].
 //!
-//! A table ([`Weights`]) is immutable and replaced as a whole. The written form of a table, applied
-//! to an empty table, makes an equal table.
+//! A table is immutable and replaced as a whole. The written form of a table, applied to an empty
+//! table, makes an equal table.
 //!
 //! # Grammar
 //!
 //! ```text
-//! text   = *separator [ item *( 1*separator item ) ] *separator
-//! item   = field ":" value ":" weight | "-" field ":" value | "clear"
-//! field  = "uid" | "gid" | "projid" | "nodemap" | "cgroup" | "nid" | "jobid"
-//! weight = 1..10000
+//! text    = *separator [ item *( 1*separator item ) ] *separator
+//! item    = field ":" value ":" setting | "-" field ":" value | "clear"
+//! field   = "uid" | "gid" | "projid" | "nodemap" | "cgroup" | "nid" | "jobid"
+//! setting = 1..10000                                              ; a weight
+//!         | see super::limits                                     ; limits
 //! ```
 //!
 //! Separators are commas and blanks (spaces, tabs, line ends). Items are applied from left to
@@ -20,7 +21,7 @@
 //! Forms of values:
 //!
 //! - `uid` `gid` `projid` `nodemap`: a decimal number up to 4294967295, which stands for requests
-//!   without a value.
+//!   without a value, or `*` for all numbers.
 //! - `cgroup`: a path from `/`, up to 383 bytes. `*` and `?` match within a name. A path stands for
 //!   the cgroup and what is below it, except what another path stands for.
 //! - `nid`: `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]).
@@ -29,7 +30,7 @@
 //! - `cgroup`, `jobid`, quoted: the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for
 //!   other bytes; `""` for requests without a value.
 //!
-//! An exact weight precedes wildcards. Of the wildcards that match, the first one added applies; a
+//! An exact item precedes wildcards. Of the wildcards that match, the first one added applies; a
 //! changed wildcard keeps its position. The default weight is 1.
 
 use super::mode::Mode;
@@ -55,20 +56,70 @@ use core::{
 pub const WEIGHT_MAX: u32 = 10_000;
 
 /// Largest number of items of a table.
-pub const WEIGHTS_MAX: usize = 4096;
+pub const ITEMS_MAX: usize = 4096;
 
 /// Largest number of wildcards of a table, because a look-up may try all of them.
 pub const WILDCARDS_MAX: usize = 64;
 
-/// Entities of a weight.
+/// Setting of an entity.
+pub trait EntitySetting: Copy + fmt::Display {
+    /// Setting of an entity that the table does not list.
+    const UNLISTED: Self;
+
+    /// Reasons of refusals.
+    const REASONS: SettingReasons;
+
+    /// Parses the setting.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: not a setting.
+    fn parse(text: &str) -> Result<Self>;
+}
+
+/// Reasons with which a table refuses changes.
+pub struct SettingReasons {
+    /// Item that is not in the form of an item.
+    pub form: &'static str,
+    /// Item without a setting.
+    pub missing: &'static str,
+    /// Setting behind an item to remove.
+    pub removal: &'static str,
+    /// Item to remove that does not exist.
+    pub gone: &'static str,
+    /// More than [`ITEMS_MAX`] items.
+    pub full: &'static str,
+}
+
+/// A weight, 1 to [`WEIGHT_MAX`].
+impl EntitySetting for u32 {
+    const UNLISTED: Self = 1;
+
+    const REASONS: SettingReasons = SettingReasons {
+        form: "expected FIELD:VALUE:WEIGHT, -FIELD:VALUE or clear",
+        missing: "no weight, expected FIELD:VALUE:WEIGHT",
+        removal: "a removal takes no weight",
+        gone: "weight to remove does not exist",
+        full: "too many weights (limit: 4096)",
+    };
+
+    fn parse(text: &str) -> Result<Self> {
+        let weight = parse_number(text).filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+        weight.ok_or(Error::invalid("weight is not a number from 1 to 10000"))
+    }
+}
+
+/// Entities of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WeightKey {
+enum EntityKey {
     /// Entity with one value.
     Exact(Key),
     /// All jobs that match the pattern.
     Wildcard(JobId),
     /// All cgroups that match the pattern with this digest.
     CgroupWildcard(CgroupPath),
+    /// All entities with a number in the field.
+    AnyNumber(Field),
 }
 
 /// Text of a name, a path, or a pattern.
@@ -79,35 +130,37 @@ struct NameText {
 }
 
 /// Edit that one item asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WeightEdit {
-    /// Adds or changes a weight.
-    Set(WeightKey, u32),
-    /// Removes a weight.
-    Remove(WeightKey),
-    /// Removes all weights.
+#[derive(Clone, Copy)]
+enum EntityEdit<V> {
+    /// Adds or changes an item.
+    Set(EntityKey, V),
+    /// Removes an item.
+    Remove(EntityKey),
+    /// Removes all items.
     Clear,
 }
 
 /// Table of weights.
+pub type Weights = EntityTable<u32>;
+
+/// Table of settings of entities.
 ///
 /// # Invariants
 ///
 /// - The first `exact` items are exact, sorted by key, without a key twice. The key is never a job
 ///   identifier with `*` or `?`.
 /// - The other items are wildcards, without a pattern twice, in the order in which they were added.
-/// - There are at most [`WEIGHTS_MAX`] items, including at most [`WILDCARDS_MAX`] wildcards; all
-///   weights are from 1 to [`WEIGHT_MAX`].
-pub struct Weights {
-    items: GrowingList<(WeightKey, u32)>,
+/// - There are at most [`ITEMS_MAX`] items, including at most [`WILDCARDS_MAX`] wildcards.
+pub struct EntityTable<V> {
+    items: GrowingList<(EntityKey, V)>,
     exact: usize,
     /// Texts of all paths and patterns of cgroups, sorted by their digests; also of some removed
     /// ones.
     paths: GrowingList<(CgroupPath, Shared<NameText>)>,
 }
 
-impl Weights {
-    /// Creates an empty table, in which all weights are 1; does not allocate.
+impl<V: EntitySetting> EntityTable<V> {
+    /// Creates an empty table; does not allocate.
     pub const fn new() -> Self {
         // INVARIANT: there are no items.
         Self {
@@ -123,8 +176,8 @@ impl Weights {
     /// # Errors
     ///
     /// - `EINVAL`: an invalid item.
-    /// - `ENOENT`: the removal of a weight that does not exist.
-    /// - `ENOSPC`: more than [`WEIGHTS_MAX`] weights, or more than [`WILDCARDS_MAX`] wildcards.
+    /// - `ENOENT`: the removal of an item that does not exist.
+    /// - `ENOSPC`: more than [`ITEMS_MAX`] items, or more than [`WILDCARDS_MAX`] wildcards.
     /// - `ENOMEM`: no memory.
     pub fn apply(&self, text: &str) -> Result<Self> {
         let mut next = Self {
@@ -136,8 +189,8 @@ impl Weights {
             next.items.push(item).map_err(no_memory)?;
         }
         for (digest, text) in self.paths.as_slice() {
-            let (exact, wildcard) = (Key::Cgroup(*digest), WeightKey::CgroupWildcard(*digest));
-            if self.place(&WeightKey::Exact(exact)).is_ok() || self.place(&wildcard).is_ok() {
+            let (exact, wildcard) = (Key::Cgroup(*digest), EntityKey::CgroupWildcard(*digest));
+            if self.place(&EntityKey::Exact(exact)).is_ok() || self.place(&wildcard).is_ok() {
                 let kept = (*digest, text.clone());
                 next.paths.push(kept).map_err(no_memory)?;
             }
@@ -145,15 +198,15 @@ impl Weights {
         let mut rest = text;
         while let Some(item) = next_item(&mut rest) {
             let mut path = NameText::new();
-            match WeightEdit::parse(item, &mut path)? {
-                WeightEdit::Set(target, weight) => {
-                    next.set(target, weight)?;
+            match EntityEdit::parse(item, &mut path)? {
+                EntityEdit::Set(target, setting) => {
+                    next.set(target, setting)?;
                     if !path.as_bytes().is_empty() {
                         next.keep(path)?;
                     }
                 }
-                WeightEdit::Remove(target) => next.remove(&target)?,
-                WeightEdit::Clear => {
+                EntityEdit::Remove(target) => next.remove(&target)?,
+                EntityEdit::Clear => {
                     next.items.truncate(0);
                     next.exact = 0;
                     next.paths.truncate(0);
@@ -189,20 +242,28 @@ impl Weights {
         if self.paths.as_slice().is_empty() {
             return path;
         }
-        path.nearest(|path, text| {
-            let exact = WeightKey::Exact(Key::Cgroup(path));
-            self.place(&exact).is_ok() || self.wildcard_of(text).is_some()
+        path.nearest(|path, text| self.names_cgroup(path, text))
+    }
+
+    /// Returns true if the table names the cgroup `path` with the text `text`.
+    pub fn names_cgroup(&self, path: CgroupPath, text: &[u8]) -> bool {
+        let exact = EntityKey::Exact(Key::Cgroup(path));
+        self.place(&exact).is_ok() || self.wildcard_of(text).is_some()
+    }
+
+    /// Returns the index of the first pattern of cgroups that matches `path`.
+    fn wildcard_of(&self, path: &[u8]) -> Option<usize> {
+        self.wildcard(|target| match target {
+            EntityKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), path),
+            _ => false,
         })
     }
 
-    /// Returns the weight of the first pattern of cgroups that matches `path`.
-    fn wildcard_of(&self, path: &[u8]) -> Option<u32> {
-        let wildcards = self.items.as_slice().iter().skip(self.exact);
-        let mut matching = wildcards.filter(|(target, _)| match target {
-            WeightKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), path),
-            _ => false,
-        });
-        matching.next().map(|(_, weight)| *weight)
+    /// Returns the index of the first wildcard for which `matches` returns true.
+    fn wildcard(&self, matches: impl Fn(&EntityKey) -> bool) -> Option<usize> {
+        let wildcards = self.items.as_slice().iter().enumerate().skip(self.exact);
+        let mut matching = wildcards.filter(|(_, (target, _))| matches(target));
+        matching.next().map(|(at, _)| at)
     }
 
     /// Returns the number of items.
@@ -210,86 +271,97 @@ impl Weights {
         self.items.as_slice().len()
     }
 
-    /// Returns true if all weights are 1.
-    #[cfg(not(MODULE))]
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the weight of `key`; 1 if it is not known.
+    /// Returns the setting of `key`; [`EntitySetting::UNLISTED`] if it is not known.
     #[cfg(not(MODULE))]
-    pub fn of(&self, key: &Key) -> u32 {
-        self.find(key).unwrap_or(1)
+    pub fn of(&self, key: &Key) -> V {
+        self.find(key).unwrap_or(V::UNLISTED)
     }
 
-    /// Returns the weight of `key`, 1 to [`WEIGHT_MAX`]; does not sleep. Takes O(log n). For jobs
-    /// and cgroups without an exact weight matches at most [`WILDCARDS_MAX`] patterns, about 10 ns
-    /// each for jobs, 130 ns for the slowest patterns. Returns `None` if there are patterns, and
-    /// the text of the cgroup is not known.
-    pub fn find(&self, key: &Key) -> Option<u32> {
-        let items = self.items.as_slice();
-        let found = match self.place(&WeightKey::Exact(*key)) {
-            Ok(at) => items.get(at),
-            Err(_) => {
-                let job = match key {
-                    Key::Jobid(job) => job,
-                    Key::Absent(Field::Jobid) => &JobId::ABSENT,
-                    Key::Cgroup(path) => {
-                        if self.len() == self.exact {
-                            return Some(1);
-                        }
-                        let mut buf = [0; PATH_MAX + 1];
-                        let text = path.text(&mut buf)?;
-                        return Some(self.wildcard_of(text).unwrap_or(1));
-                    }
-                    _ => return Some(1),
-                };
-                let mut wildcards = items.iter().skip(self.exact);
-                wildcards.find(|(target, _)| match target {
-                    WeightKey::Wildcard(pattern) => {
-                        glob::matches(pattern.as_bytes(), job.as_bytes())
-                    }
-                    WeightKey::Exact(_) | WeightKey::CgroupWildcard(_) => false,
-                })
+    /// Returns the setting of `key`; `None` if [`EntityTable::index_of`] does.
+    pub fn find(&self, key: &Key) -> Option<V> {
+        let item = self.index_of(key)?.and_then(|at| self.get(at));
+        Some(item.unwrap_or(V::UNLISTED))
+    }
+
+    /// Returns the setting of the item at index `at`.
+    pub fn get(&self, at: usize) -> Option<V> {
+        self.items.as_slice().get(at).map(|(_, setting)| *setting)
+    }
+
+    /// Returns the index of the item that applies to `key`, an inner `None` if none does; does not
+    /// sleep. Takes O(log n). For keys without an exact item matches at most [`WILDCARDS_MAX`]
+    /// patterns, about 10 ns each for jobs, 130 ns for the slowest patterns. Returns `None` if
+    /// there are patterns, and the text of the cgroup is not known.
+    pub fn index_of(&self, key: &Key) -> Option<Option<usize>> {
+        if let Ok(at) = self.place(&EntityKey::Exact(*key)) {
+            return Some(Some(at));
+        }
+        if self.len() == self.exact {
+            return Some(None);
+        }
+        let job = match key {
+            Key::Jobid(job) => job,
+            Key::Absent(Field::Jobid) => &JobId::ABSENT,
+            Key::Cgroup(path) => {
+                let mut buf = [0; PATH_MAX + 1];
+                return Some(self.wildcard_of(path.text(&mut buf)?));
             }
+            Key::Uid(_) | Key::Gid(_) | Key::Projid(_) | Key::Nodemap(_) => {
+                return Some(key.field().and_then(|field| self.any_number(field)));
+            }
+            _ => return Some(None),
         };
-        Some(found.map_or(1, |(_, weight)| *weight))
+        Some(self.wildcard(|target| match target {
+            EntityKey::Wildcard(pattern) => glob::matches(pattern.as_bytes(), job.as_bytes()),
+            _ => false,
+        }))
+    }
+
+    /// Returns the index of the item for all numbers of `field`.
+    pub fn any_number(&self, field: Field) -> Option<usize> {
+        self.wildcard(|target| *target == EntityKey::AnyNumber(field))
     }
 
     /// Writes one item per line: exact items by key, then wildcards in the order in which they were
     /// added.
     pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
-        for (target, weight) in self.items.as_slice() {
+        for (target, setting) in self.items.as_slice() {
             match target {
-                WeightKey::Wildcard(job) | WeightKey::Exact(Key::Jobid(job)) => {
+                EntityKey::AnyNumber(field) => write!(out, "{}:*", field.name())?,
+                EntityKey::Wildcard(job) | EntityKey::Exact(Key::Jobid(job)) => {
                     write_name(out, Field::Jobid, job.as_bytes())?
                 }
-                WeightKey::CgroupWildcard(path) | WeightKey::Exact(Key::Cgroup(path)) => {
+                EntityKey::CgroupWildcard(path) | EntityKey::Exact(Key::Cgroup(path)) => {
                     write_name(out, Field::Cgroup, self.path_of(*path))?
                 }
-                WeightKey::Exact(Key::Absent(field @ (Field::Jobid | Field::Cgroup))) => {
+                EntityKey::Exact(Key::Absent(field @ (Field::Jobid | Field::Cgroup))) => {
                     write_name(out, *field, &[])?
                 }
-                WeightKey::Exact(Key::Absent(field)) => {
+                EntityKey::Exact(Key::Absent(field)) => {
                     write!(out, "{}:{}", field.name(), u32::MAX)?
                 }
-                WeightKey::Exact(key) => write!(out, "{key}")?,
+                EntityKey::Exact(key) => write!(out, "{key}")?,
             }
-            writeln!(out, ":{weight}")?;
+            writeln!(out, ":{setting}")?;
         }
         Ok(())
     }
 
     /// Returns the index of the item of `target`, or the index at which the item belongs.
-    fn place(&self, target: &WeightKey) -> core::result::Result<usize, usize> {
+    fn place(&self, target: &EntityKey) -> core::result::Result<usize, usize> {
         let (exact, wildcards) = self
             .items
             .as_slice()
             .split_at_checked(self.exact)
             .unwrap_or_default();
         match target {
-            WeightKey::Exact(key) => exact.binary_search_by(|(other, _)| match other {
-                WeightKey::Exact(other) => other.cmp(key),
+            EntityKey::Exact(key) => exact.binary_search_by(|(other, _)| match other {
+                EntityKey::Exact(other) => other.cmp(key),
                 _ => Ordering::Greater,
             }),
             _ => match wildcards.iter().position(|(other, _)| other == target) {
@@ -299,31 +371,31 @@ impl Weights {
         }
     }
 
-    fn set(&mut self, target: WeightKey, weight: u32) -> Result {
-        let is_exact = matches!(target, WeightKey::Exact(_));
+    fn set(&mut self, target: EntityKey, setting: V) -> Result {
+        let is_exact = matches!(target, EntityKey::Exact(_));
         let at = match self.place(&target) {
             Ok(at) => {
                 if let Some((_, old)) = self.items.as_mut_slice().get_mut(at) {
-                    *old = weight;
+                    *old = setting;
                 }
                 return Ok(());
             }
             Err(at) => at,
         };
-        if self.len() >= WEIGHTS_MAX {
-            return Err(Error::new(Code::NoSpace, "too many weights (limit: 4096)"));
+        if self.len() >= ITEMS_MAX {
+            return Err(Error::new(Code::NoSpace, V::REASONS.full));
         }
         if !is_exact && self.len().saturating_sub(self.exact) >= WILDCARDS_MAX {
             return Err(Error::new(Code::NoSpace, "too many wildcards (limit: 64)"));
         }
         // INVARIANT: later items move by one position, so the order stays.
-        insert(&mut self.items, at, (target, weight))?;
+        insert(&mut self.items, at, (target, setting))?;
         self.exact = self.exact.saturating_add(is_exact.into());
         Ok(())
     }
 
-    fn remove(&mut self, target: &WeightKey) -> Result {
-        let gone = Error::new(Code::NoEntry, "weight to remove does not exist");
+    fn remove(&mut self, target: &EntityKey) -> Result {
+        let gone = Error::new(Code::NoEntry, V::REASONS.gone);
         let at = self.place(target).map_err(|_| gone)?;
         let len = self.len().saturating_sub(1);
         let mut places = self.items.as_mut_slice().iter_mut().skip(at);
@@ -335,7 +407,7 @@ impl Weights {
             }
         }
         self.items.truncate(len);
-        if matches!(target, WeightKey::Exact(_)) {
+        if matches!(target, EntityKey::Exact(_)) {
             self.exact = self.exact.saturating_sub(1);
         }
         Ok(())
@@ -343,7 +415,7 @@ impl Weights {
 }
 
 fn no_memory(_: NoMemory) -> Error {
-    Error::new(Code::NoMemory, "no memory for weights")
+    Error::new(Code::NoMemory, "no memory for settings of entities")
 }
 
 /// Inserts `item` at the index `at` of `list`.
@@ -376,7 +448,7 @@ fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
     (!item.is_empty()).then_some(item)
 }
 
-impl WeightEdit {
+impl<V: EntitySetting> EntityEdit<V> {
     /// Parses one item; stores the text of a cgroup in `path`.
     fn parse(item: &str, path: &mut NameText) -> Result<Self> {
         if item == "clear" {
@@ -386,42 +458,41 @@ impl WeightEdit {
             Some(item) => (true, item),
             None => (false, item),
         };
-        let (field, value) = item.split_once(':').ok_or(Error::invalid(
-            "expected FIELD:VALUE:WEIGHT, -FIELD:VALUE or clear",
-        ))?;
+        let form = Error::invalid(V::REASONS.form);
+        let (field, value) = item.split_once(':').ok_or(form)?;
         let field = Field::parse(field).filter(|field| *field != Field::Opcode);
         let field = field.ok_or(Error::invalid(
             "unknown field (fields: uid gid projid nodemap cgroup nid jobid)",
         ))?;
         let has_names = matches!(field, Field::Jobid | Field::Cgroup);
         let quoted = value.strip_prefix('"').filter(|_| has_names);
-        let (target, weight) = if let Some(text) = quoted {
+        let (target, setting) = if let Some(text) = quoted {
             let mut name = NameText::new();
             let rest = unquote(text, &mut name)?;
-            let weight = match rest.strip_prefix(':') {
+            let setting = match rest.strip_prefix(':') {
                 None if !rest.is_empty() => {
                     return Err(Error::invalid("expected a colon after the quotes"));
                 }
-                weight => weight,
+                setting => setting,
             };
-            (WeightKey::of_name(field, &name, path)?, weight)
+            (EntityKey::of_name(field, &name, path)?, setting)
         } else {
-            let (value, weight) = match value.rsplit_once(':') {
-                Some((value, weight)) if !removes => (value, Some(weight)),
+            let (value, setting) = match value.rsplit_once(':') {
+                Some((value, setting)) if !removes => (value, Some(setting)),
                 _ => (value, None),
             };
-            (WeightKey::parse(field, value, path)?, weight)
+            (EntityKey::parse(field, value, path)?, setting)
         };
-        match (removes, weight) {
+        match (removes, setting) {
             (true, None) => Ok(Self::Remove(target)),
-            (true, Some(_)) => Err(Error::invalid("a removal takes no weight")),
-            (false, None) => Err(Error::invalid("no weight, expected FIELD:VALUE:WEIGHT")),
-            (false, Some(weight)) => Ok(Self::Set(target, parse_weight(weight)?)),
+            (true, Some(_)) => Err(Error::invalid(V::REASONS.removal)),
+            (false, None) => Err(Error::invalid(V::REASONS.missing)),
+            (false, Some(setting)) => Ok(Self::Set(target, V::parse(setting)?)),
         }
     }
 }
 
-impl WeightKey {
+impl EntityKey {
     /// Returns the target of `name`: one job or cgroup, or all that match a pattern. Stores the
     /// text of a cgroup in `path`.
     fn of_name(field: Field, name: &NameText, path: &mut NameText) -> Result<Self> {
@@ -474,6 +545,9 @@ impl WeightKey {
             Field::Projid => Key::Projid,
             Field::Nodemap | Field::Opcode => Key::Nodemap,
         };
+        if value == "*" {
+            return Ok(Self::AnyNumber(field));
+        }
         let number = parse_number(value).ok_or(Error::invalid(
             "value is not a decimal number from 0 to 4294967295",
         ))?;
@@ -491,12 +565,6 @@ fn parse_number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let plain = text == "0" || !text.starts_with('0');
     text.parse().ok().filter(|_| digits && plain)
-}
-
-/// Parses a weight.
-fn parse_weight(text: &str) -> Result<u32> {
-    let weight = parse_number(text).filter(|weight| (1..=WEIGHT_MAX).contains(weight));
-    weight.ok_or(Error::invalid("weight is not a number from 1 to 10000"))
 }
 
 impl NameText {
@@ -598,9 +666,9 @@ pub fn split(text: &str) -> Result<(Mode, Option<&str>)> {
     Ok((mode, Some(weights)))
 }
 
-/// Checks a list of weights; an item to remove need not exist.
-pub fn check(text: &str) -> Result {
-    match Weights::new().apply(text.trim()) {
+/// Checks a list of items; an item to remove need not exist.
+pub fn check<V: EntitySetting>(text: &str) -> Result {
+    match EntityTable::<V>::new().apply(text.trim()) {
         Err(error) if error.code == Code::NoEntry => Ok(()),
         done => done.map(|_| ()),
     }
@@ -609,7 +677,7 @@ pub fn check(text: &str) -> Result {
 /// Checks a mode of fairshare, with or without weights.
 pub fn check_mode(text: &str) -> Result {
     let (_, list) = split(text)?;
-    list.map_or(Ok(()), check)
+    list.map_or(Ok(()), check::<u32>)
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ fn bounds() {
     let items = (0..4096).rev().map(|i| format!("uid:{i}:{}\n", i + 1));
     let text = items.collect::<Vec<_>>().concat();
     let full = made(&text);
-    assert_eq!(full.len(), WEIGHTS_MAX);
+    assert_eq!(full.len(), ITEMS_MAX);
     for i in 0..4096 {
         assert_eq!(full.of(&Key::Uid(i)), i + 1);
     }

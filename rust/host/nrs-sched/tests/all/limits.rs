@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Limits of entities under `fairshare`: maximums, minimums, bursts, classes, on one device whose
+//! requests take equal time.
+
+use nrs_sched::{
+    arena::{feed, view, Request},
+    attr::{Attrs, Id},
+    item::Item,
+    mem::Shared,
+    policy::{
+        fairshare::{
+            entity_table::Weights,
+            limits::{LimitPlan, Limits},
+            Config, Shared as PartShared, State, Tunables, Update,
+        },
+        BypassOutcome, BypassReason, Configuration, Decision, Part,
+    },
+    units::NSEC_PER_SEC as SECOND,
+};
+use std::collections::BTreeMap;
+
+/// Clients that keep several requests queued, parts that share buckets, and one device.
+struct Disk {
+    parts: Vec<State<Request>>,
+    plan: Option<Shared<LimitPlan>>,
+    weights: Shared<Weights>,
+    tunables: Tunables,
+    now: u64,
+    /// Time that the device takes for a request, ns.
+    service: u64,
+    /// Requests and pages served, by user.
+    served: BTreeMap<u32, (u64, u64)>,
+    /// Users, their groups, and the pages of their requests.
+    users: BTreeMap<u32, (u32, u32)>,
+    id: u64,
+}
+
+impl Disk {
+    fn new(mode: &str, parts: u32, per_second: u64) -> Self {
+        let tunables = Tunables::default();
+        let config = Config::parse(Some(mode), &tunables).expect("valid");
+        let shared = PartShared::new(&config, 7, parts).expect("memory");
+        let shared = Shared::new(shared).expect("memory");
+        let make = |seed| State::new(&config, u64::from(seed), &shared).expect("memory");
+        Self {
+            parts: (0..parts).map(make).collect(),
+            plan: None,
+            weights: Shared::new(Weights::new()).expect("memory"),
+            tunables,
+            now: 86_400 * SECOND,
+            service: SECOND / per_second,
+            served: BTreeMap::new(),
+            users: BTreeMap::new(),
+            id: 0,
+        }
+    }
+
+    /// Creates users in groups, with requests of `pages`.
+    fn with_users(mut self, users: &[(u32, u32)], pages: u32) -> Self {
+        for (uid, gid) in users {
+            self.users.insert(*uid, (*gid, pages));
+        }
+        self
+    }
+
+    /// Changes weights and limits.
+    fn set(&mut self, weights: &str, limits: &str) {
+        self.weights = Shared::new(self.weights.apply(weights).expect(weights)).expect("memory");
+        let before = self.plan.as_deref();
+        let next = match before {
+            Some(plan) => plan.limits().apply(limits),
+            None => Limits::new().apply(limits),
+        };
+        let next = Shared::new(next.expect(limits)).expect("memory");
+        let plan = LimitPlan::new(next, before, 1024).expect("memory");
+        self.plan = Some(Shared::new(plan).expect("memory"));
+        let in_force = self.plan.clone().filter(|plan| !plan.limits().is_empty());
+        let update = Update::new(self.weights.clone(), &self.tunables).with_limits(in_force);
+        for part in &mut self.parts {
+            part.update(update.clone(), self.now);
+            let mut from = Some(0);
+            while let Some(idx) = from {
+                from = part.refresh(idx, 2, self.now);
+            }
+        }
+    }
+
+    fn attrs(uid: u32, gid: u32) -> Attrs {
+        Attrs {
+            uid: Id::new(uid),
+            gid: Id::new(gid),
+            ..Attrs::UNKNOWN
+        }
+    }
+
+    fn push(&mut self, part: usize, uid: u32) {
+        let (gid, pages) = self.users[&uid];
+        self.id += 1;
+        let request = Request::new(uid, self.id, pages, self.now);
+        let part = &mut self.parts[part];
+        feed(part);
+        let class = part.classify(&Self::attrs(uid, gid), self.now);
+        part.enqueue(request, class, self.now).expect("queued");
+    }
+
+    /// Queues `depth` requests of each user in each part.
+    fn fill(&mut self, depth: u32) {
+        let users: Vec<u32> = self.users.keys().copied().collect();
+        for part in 0..self.parts.len() {
+            for uid in users.iter().flat_map(|uid| vec![*uid; depth as usize]) {
+                self.push(part, uid);
+            }
+        }
+    }
+
+    /// Serves for `seconds`; each user queues a request for each that ends.
+    fn run(&mut self, seconds: u64) -> BTreeMap<u32, (u64, u64)> {
+        let end = self.now + seconds * SECOND;
+        self.served.clear();
+        let mut turn = 0;
+        while self.now < end {
+            let mut until = end;
+            let mut served = None;
+            for _ in 0..self.parts.len() {
+                turn = (turn + 1) % self.parts.len();
+                let part = &mut self.parts[turn];
+                match part.get(&view(self.now, false)) {
+                    Decision::Item((request, grant)) => {
+                        served = Some((request, grant));
+                        break;
+                    }
+                    Decision::Throttled { until: at } => until = until.min(at.max(self.now + 1)),
+                    Decision::Empty => {}
+                }
+            }
+            let Some((request, grant)) = served else {
+                self.now = until;
+                continue;
+            };
+            let cost = request.cost();
+            let uid = request.owner;
+            self.parts[turn].stop(&grant, cost, self.now);
+            let sums = self.served.entry(uid).or_default();
+            *sums = (sums.0 + 1, sums.1 + u64::from(cost.pages));
+            self.push(turn, uid);
+            self.now += self.service;
+        }
+        self.served.clone()
+    }
+
+    /// Serves for `seconds`, and returns the requests/s of each user.
+    fn rates(&mut self, seconds: u64) -> Vec<f64> {
+        let served = self.run(seconds);
+        let rate = |uid: &u32| served.get(uid).map_or(0.0, |sums| sums.0 as f64);
+        self.users
+            .keys()
+            .map(|uid| rate(uid) / seconds as f64)
+            .collect()
+    }
+}
+
+/// Checks that each of `got` is within `percent` of `want`.
+fn assert_near(got: &[f64], want: &[f64], percent: f64) {
+    let near = got.iter().zip(want);
+    let near = near.map(|(got, want)| (got - want).abs() <= want * percent / 100.0 + 1e-9);
+    assert!(
+        got.len() == want.len() && near.fold(true, |all, near| all && near),
+        "{got:?}, expected {want:?}"
+    );
+}
+
+#[test]
+fn the_rest_of_a_limited_user_is_shared() {
+    for parts in [1, 2] {
+        let mut disk = Disk::new("uid_fair", parts, 240).with_users(&[(1, 0), (2, 0), (3, 0)], 1);
+        disk.set("", "uid:3:max=20");
+        disk.fill(4);
+        disk.run(2);
+        assert_near(&disk.rates(20), &[110.0, 110.0, 20.0], 1.0);
+        // Alone it still has its maximum, and all again without.
+        disk.set("", "uid:1:max=1 uid:2:max=1");
+        disk.run(2);
+        assert_near(&disk.rates(20), &[1.0, 1.0, 20.0], 1.0);
+        disk.set("", "clear");
+        disk.run(2);
+        assert_near(&disk.rates(20), &[80.0, 80.0, 80.0], 1.0);
+    }
+}
+
+#[test]
+fn maximums_are_exact_at_any_rate() {
+    for rate in [1, 7, 100, 9_999, 100_000, 1_000_000] {
+        let mut disk = Disk::new("uid_fair", 1, 4_000_000).with_users(&[(1, 0), (2, 0)], 1);
+        disk.set("", &format!("uid:1:max={rate}"));
+        // Larger requests of the other user make the first wait.
+        disk.users.insert(2, (0, 8));
+        disk.fill(3);
+        let seconds = if rate < 100 { 100 } else { 2 };
+        disk.service = if rate < 100 {
+            SECOND / 400
+        } else {
+            disk.service
+        };
+        disk.run(1);
+        let got = disk.rates(seconds);
+        assert_near(&got[..1], &[rate as f64], 1.0);
+    }
+}
+
+#[test]
+fn requests_and_bytes_are_limited_at_once() {
+    // Each user has its own buckets: 80 requests/s of 4 KiB, or 100 of 4 KiB by bytes.
+    let mut disk = Disk::new("uid_fair", 1, 1000).with_users(&[(1, 0), (2, 0), (3, 0)], 1);
+    disk.users.insert(3, (0, 16));
+    disk.set("", "uid:*:max=80+400KiB/s uid:2:max=unlimited");
+    disk.fill(4);
+    disk.run(2);
+    // 16 pages are 64 KiB, 6.25 a second.
+    assert_near(&disk.rates(40)[..1], &[80.0], 1.0);
+    assert_near(&disk.rates(40)[2..], &[6.25], 1.0);
+}
+
+#[test]
+fn a_burst_is_spent_at_the_speed_of_the_device() {
+    let mut disk = Disk::new("uid_fair", 1, 1000).with_users(&[(1, 0)], 1);
+    disk.set("", "uid:1:max=20+burst=10s");
+    disk.fill(4);
+    let start = disk.now;
+    let served = disk.run(1)[&1].0;
+    assert!((200..=225).contains(&served), "{served}");
+    assert!(disk.now >= start);
+    assert_near(&disk.rates(10), &[20.0], 1.0);
+}
+
+#[test]
+fn a_group_divides_its_maximum_by_weights() {
+    let users = [(1, 10), (2, 10), (3, 10), (4, 20)];
+    let mut disk = Disk::new("gid_then_uid_fair", 1, 1000).with_users(&users, 1);
+    disk.set("uid:2:2 uid:3:3", "gid:10:max=120");
+    disk.fill(4);
+    disk.run(2);
+    assert_near(&disk.rates(20), &[20.0, 40.0, 60.0, 880.0], 1.0);
+    // A user within the group, too; the rest of the group takes what it leaves.
+    disk.set("", "uid:3:max=30");
+    disk.run(2);
+    assert_near(&disk.rates(20), &[30.0, 60.0, 30.0, 880.0], 1.0);
+}
+
+#[test]
+fn a_minimum_holds_beside_many() {
+    let users: Vec<(u32, u32)> = (1..=33).map(|uid| (uid, 0)).collect();
+    let mut disk = Disk::new("uid_fair", 1, 240).with_users(&users, 1);
+    disk.set("", "uid:1:min=60");
+    disk.fill(2);
+    disk.run(5);
+    let got = disk.rates(30);
+    assert_near(&got[..1], &[60.0], 2.0);
+    assert_near(&got[1..], &[180.0 / 32.0; 32], 4.0);
+    // Minimums above the capacity are scaled, and others are served.
+    disk.set("", "uid:1:min=300 uid:2:min=300");
+    disk.run(5);
+    let got = disk.rates(30);
+    assert!(got[0] > 100.0 && got[1] > 100.0, "{got:?}");
+    assert!(got[2..].iter().all(|rate| *rate > 0.5), "{got:?}");
+}
+
+#[test]
+fn classes_of_importance() {
+    let mut disk = Disk::new("uid_fair", 1, 240).with_users(&[(1, 0), (2, 0), (3, 0)], 1);
+    disk.set("", "uid:3:class=idle");
+    disk.fill(4);
+    disk.run(1);
+    let got = disk.rates(20);
+    assert_near(&got[..2], &[120.0, 120.0], 1.0);
+    assert!(got[2] < 1.0, "{got:?}");
+    disk.set("", "uid:2:class=realtime");
+    disk.run(1);
+    let got = disk.rates(20);
+    assert!(got[1] > 230.0 && got[0] > 1.0, "{got:?}");
+}
+
+/// Verifies that changes grant no tokens: a limit that changes many times a second has the rate.
+#[test]
+fn changes_grant_nothing() {
+    let mut disk = Disk::new("gid_then_uid_fair", 1, 1000).with_users(&[(1, 1), (2, 2)], 1);
+    disk.fill(4);
+    let mut served = 0;
+    for round in 0..200 {
+        let limit = match round % 4 {
+            0 => "uid:1:max=20",
+            1 => "uid:1:max=20+class=idle",
+            2 => "uid:1:max=20+burst=3s gid:1:max=500",
+            _ => "clear uid:1:max=20+1GB/s",
+        };
+        disk.set("", limit);
+        let end = disk.now + SECOND / 20;
+        while disk.now < end {
+            match disk.parts[0].get(&view(disk.now, false)) {
+                Decision::Item((request, grant)) => {
+                    disk.parts[0].stop(&grant, request.cost(), disk.now);
+                    served += u64::from(request.owner == 1);
+                    disk.push(0, request.owner);
+                    disk.now += disk.service;
+                }
+                Decision::Throttled { until } => disk.now = until.max(disk.now + 1),
+                Decision::Empty => panic!("requests are queued"),
+            }
+        }
+    }
+    // Ten seconds at 20/s, and a first credit.
+    assert!((190..=215).contains(&served), "{served}");
+}
+
+/// Verifies that requests that need no queue take tokens, and are refused without.
+#[test]
+fn passing_requests_are_limited() {
+    let mut disk = Disk::new("gid_then_uid_fair", 1, 1000).with_users(&[(1, 1), (2, 1)], 1);
+    disk.set("", "gid:1:max=10");
+    let cost = Request::new(1, 0, 1, 0).cost();
+    let part = &mut disk.parts[0];
+    feed(part);
+    let classes = [1, 2].map(|uid| part.classify(&Disk::attrs(uid, 1), disk.now));
+    let mut passed = 0;
+    for step in 0..1000u64 {
+        let now = disk.now + step * SECOND / 100;
+        let class = classes[step as usize % 2];
+        match part.pass(class, cost, BypassReason::Opportunity, || now) {
+            BypassOutcome::Counted => passed += 1,
+            BypassOutcome::Refused => {}
+            BypassOutcome::Stale => panic!("the class exists"),
+        }
+    }
+    assert!((100..=104).contains(&passed), "{passed}");
+    assert!(!part.passes_freely());
+}
+
+/// Verifies that a forced decision finds throttled requests, and that nothing else does.
+#[test]
+fn forced_requests_leave_their_place() {
+    let mut disk = Disk::new("gid_then_uid_fair", 1, 1000).with_users(&[(1, 1), (2, 1)], 1);
+    disk.set("", "gid:1:max=1");
+    disk.fill(20);
+    let mut forced = 0;
+    loop {
+        let part = &mut disk.parts[0];
+        match part.get(&view(disk.now, true)) {
+            Decision::Item((request, grant)) => part.stop(&grant, request.cost(), disk.now),
+            Decision::Throttled { .. } => panic!("forced"),
+            Decision::Empty => break,
+        }
+        forced += 1;
+        if forced % 3 == 0 {
+            let _ = part.get(&view(disk.now, false));
+        }
+    }
+    assert!(forced >= 36, "{forced}");
+    disk.fill(1);
+    let next = disk.parts[0].get(&view(disk.now, false));
+    let Decision::Throttled { until } = next else {
+        panic!("the debt is not repaid");
+    };
+    assert!(until <= disk.now + 11 * SECOND);
+    assert_eq!(disk.parts[0].throttled(disk.now), Some(until));
+}

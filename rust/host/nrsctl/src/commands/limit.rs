@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl limit`
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use nrs_sched::policy::fairshare::limits::Limits;
+use serde::Serialize;
+
+use super::weight::{parts, EntityParameter};
+use crate::failure::{Failure, FailureKind, Result};
+use crate::kernel::Kernel;
+use crate::show;
+
+/// Limits of entities.
+const LIMITS: EntityParameter = EntityParameter {
+    name: "nrs_fairshare_limits",
+    any: "max=1",
+    several: "is not one entity",
+    count: |text| match Limits::new().apply(text) {
+        Ok(limits) => Ok(limits.len()),
+        Err(error) => Err(error.reason),
+    },
+};
+
+/// Actions of `nrsctl limit`.
+#[derive(Subcommand, Debug)]
+pub enum LimitAction {
+    /// Lists the limits of a service; unlisted entities have none.
+    List {
+        /// Name of the service.
+        service: String,
+        /// Shows users and groups by number.
+        #[arg(long, short)]
+        numeric: bool,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sets the limits of entities of fairshare, all of them or none.
+    Set(LimitSet),
+    /// Removes limits, all of them or none.
+    Unset {
+        /// Name of the service.
+        service: String,
+        /// Entities: uid:alice.
+        #[arg(required_unless_present = "all", value_name = "FIELD:VALUE")]
+        names: Vec<String>,
+        /// Removes all limits of the service.
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+    },
+}
+
+/// Arguments of `nrsctl limit set`.
+#[derive(Args, Debug)]
+pub struct LimitSet {
+    /// Name of the service.
+    service: String,
+    /// Entities, each with limits of its own: uid:alice, gid:*, cgroup:/machine.slice/*.
+    #[arg(required = true, value_name = "FIELD:VALUE")]
+    names: Vec<String>,
+    /// Maximum: 100 requests/s, 20MB/s, both (100,20MB/s), or unlimited.
+    #[arg(long, value_name = "RATE[,RATE]")]
+    max: Option<String>,
+    /// Guaranteed minimum, in the same units.
+    #[arg(long, value_name = "RATE[,RATE]")]
+    min: Option<String>,
+    /// Credit that an idle entity saves: 10s, 600 requests, 64MiB.
+    #[arg(long)]
+    burst: Option<String>,
+    /// Importance: realtime, normal, or idle (what others leave).
+    #[arg(long)]
+    class: Option<String>,
+}
+
+impl LimitSet {
+    /// Returns the limits as the parameter takes them.
+    fn setting(&self) -> Result<String> {
+        let words = [
+            ("max", &self.max),
+            ("min", &self.min),
+            ("burst", &self.burst),
+            ("class", &self.class),
+        ];
+        let words = words.iter().filter_map(|(key, value)| {
+            let value = value.as_ref()?.replace(',', "+");
+            Some(format!("{key}={value}"))
+        });
+        let setting = words.collect::<Vec<_>>().join("+");
+        if setting.is_empty() {
+            return Err(Failure::new(FailureKind::Usage, "no limits")
+                .hint("give --max, --min, --burst or --class"));
+        }
+        Ok(setting)
+    }
+}
+
+/// Limits, as shown.
+#[derive(Debug, Serialize)]
+struct ListedLimits {
+    /// Name of the entity: `uid:1000`.
+    name: String,
+    limits: String,
+}
+
+/// Runs `nrsctl limit`.
+///
+/// # Errors
+///
+/// - [`FailureKind::NotFound`]: the service, user, group or limits do not exist.
+/// - [`FailureKind::Refused`]: the name of an entity or a limit is malformed.
+/// - [`FailureKind::Usage`]: no limits are given.
+pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match action {
+        LimitAction::List {
+            service,
+            numeric,
+            json,
+        } => {
+            let text = LIMITS.text(kernel, service, *numeric || *json)?;
+            let listed = text.lines().map(|line| {
+                let (name, limits) = parts(line);
+                ListedLimits {
+                    name: name.into(),
+                    limits: limits.into(),
+                }
+            });
+            let listed: Vec<_> = listed.collect();
+            show::list(out, *json, &listed, ["NAME", "LIMITS"], |one| {
+                [one.name.clone(), one.limits.clone()]
+            })
+        }
+        LimitAction::Set(set) => {
+            let setting = set.setting()?;
+            let items = set.names.iter();
+            let items = items.map(|name| LIMITS.item(kernel, name, format!("{name}:{setting}")));
+            LIMITS.set(kernel, &set.service, items)
+        }
+        LimitAction::Unset {
+            service,
+            all,
+            names,
+        } => LIMITS.unset(kernel, service, *all, names),
+    }
+}

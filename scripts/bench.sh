@@ -36,7 +36,7 @@ if [ "${1:-}" = --instructions ]; then
 	command -v valgrind >/dev/null || die 'valgrind is missing (apt install valgrind)'
 	[ $# -gt 0 ] ||
 		set -- fairshare 2 fairshare 64 fairshare 1000 fairshare 100000 fairshare_mixed 1000 \
-			fairshare3 64 fairshare3 1000 tbf 64 tbf 1000 qbm 1000
+			fairshare_limits 1000 fairshare3 64 fairshare3 1000 tbf 64 tbf 1000 qbm 1000
 	mkdir -p "$NRS_TOP/build/bench"
 	cd "$NRS_TOP/rust/host"
 	for ((; $# > 1; )); do

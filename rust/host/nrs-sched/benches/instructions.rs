@@ -23,6 +23,7 @@ fn main() {
         Case::new("fifo", Kind::Fifo),
         fair,
         fair.pages(16).named("fairshare_mixed"),
+        fair.limited().named("fairshare_limits"),
         fair.levels(2).named("fairshare2"),
         fair.levels(3).named("fairshare3"),
         Case::new("tbf", Kind::Tbf),

@@ -10,7 +10,12 @@ use crate::{
     jobid::JobId,
     mem::Shared,
     policy::{
-        fairshare::params::Select,
+        fairshare::{
+            self,
+            entity_table::Weights,
+            limits::{LimitPlan, Limits},
+            params::Select,
+        },
         params::{BufferMax, ClassesMax},
         tbf, AnyPart, AnyShared, AnyUpdate, Config, Decision, Grant, Kind, Part, PartView,
         Tunables,
@@ -40,6 +45,8 @@ pub struct Case {
     pub pages: u32,
     /// Number of rules of `tbf`, with different rates.
     pub rules: u32,
+    /// True if each user of `fairshare` has a maximum.
+    pub is_limited: bool,
 }
 
 impl Case {
@@ -53,6 +60,7 @@ impl Case {
             levels: 1,
             pages: 1,
             rules: 0,
+            is_limited: false,
         }
     }
 
@@ -86,6 +94,15 @@ impl Case {
         Self { rules, ..self }
     }
 
+    /// Gives each user a maximum.
+    #[must_use]
+    pub const fn limited(self) -> Self {
+        Self {
+            is_limited: true,
+            ..self
+        }
+    }
+
     /// Returns the configuration for `classes` classes.
     pub fn config(&self, classes: u32) -> Config {
         let mut tunables = Tunables::default();
@@ -114,11 +131,22 @@ impl Case {
         Config::parse(self.kind, argument, &tunables).expect("valid")
     }
 
-    /// Returns an update with rules for groups, each with another rate; `None` if the policy is not
-    /// `tbf`.
+    /// Returns an update with rules for groups, each with another rate, or with maximums of users;
+    /// `None` if the policy has neither.
     pub fn update(&self, config: &Config, classes: u32) -> Option<AnyUpdate> {
-        let Config::Tbf(config) = config else {
-            return None;
+        let config = match config {
+            Config::Tbf(config) => config,
+            Config::Fairshare(config) if self.is_limited => {
+                let text = format!("uid:*:max={}", rate(classes));
+                let limits = Shared::new(Limits::new().apply(&text).expect("valid"));
+                let limits = limits.expect("memory");
+                let plan = LimitPlan::new(limits, None, classes as usize).expect("memory");
+                let plan = Shared::new(plan).expect("memory");
+                let weights = Shared::new(Weights::new()).expect("memory");
+                let update = fairshare::Update::new(weights, &config.tunables);
+                return Some(AnyUpdate::Fairshare(update.with_limits(Some(plan))));
+            }
+            _ => return None,
         };
         let mut rule_list = config.rule_list().expect("memory");
         for rule in 0..self.rules {

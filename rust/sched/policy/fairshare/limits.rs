@@ -238,6 +238,8 @@ impl fmt::Display for EntityLimits {
 pub struct Meter {
     rate: RateDepth,
     window: u64,
+    /// Tag of the bucket of an entity whose hash is 0.
+    tag: BucketTag,
     /// Number that distinguishes the buckets of an entity.
     kind: u64,
 }
@@ -248,9 +250,11 @@ impl Meter {
         // A burst below the usual credit would make the rate inexact.
         let usual = RateDepth::new(rate, DEPTH, None, CostModel::Rpcs).window;
         let rate = RateDepth::new(rate, DEPTH, burst, CostModel::Rpcs);
+        let window = rate.window.max(usual).max(credit);
         Self {
             rate,
-            window: rate.window.max(usual).max(credit),
+            window,
+            tag: BucketTag::new(0, window, rate.unit),
             kind,
         }
     }
@@ -259,7 +263,7 @@ impl Meter {
     #[inline]
     fn bucket(&self, id: u64, place: u32) -> BucketRef {
         let hash = avalanche(id ^ self.kind);
-        BucketRef::at(BucketTag::new(hash, self.window, self.rate.unit), place)
+        BucketRef::at(self.tag.with_hash(hash), place)
     }
 
     /// Returns the instant from which a request may take from the bucket, at `now`.
@@ -360,6 +364,8 @@ impl CompiledLimits {
 pub struct LimitPlan {
     limits: Shared<Limits>,
     compiled: GrowingList<CompiledLimits>,
+    /// True if an entity has a minimum.
+    pub has_minimums: bool,
     /// Buckets, which all plans of a service share.
     pub buckets: Shared<BucketTable>,
     /// Number of the plan, not 0.
@@ -375,8 +381,10 @@ impl LimitPlan {
         classes: usize,
     ) -> core::result::Result<Self, NoMemory> {
         let mut compiled = GrowingList::with_capacity(limits.len())?;
+        let mut has_minimums = false;
         for at in 0..limits.len() {
             let limits = limits.get(at).unwrap_or(EntityLimits::UNLISTED);
+            has_minimums |= limits.min != Rates::default();
             compiled.push(CompiledLimits::new(&limits))?;
         }
         let buckets = match before {
@@ -388,6 +396,7 @@ impl LimitPlan {
         Ok(Self {
             limits,
             compiled,
+            has_minimums,
             buckets,
             generation: generation.wrapping_add(1).max(1),
         })

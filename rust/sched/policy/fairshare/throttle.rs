@@ -30,7 +30,7 @@ use super::{
     entity::TimelineState,
     limits::{CompiledLimits, LimitPlan},
     members::Members,
-    node::{NodeLimit, TreeNode},
+    node::NodeLimit,
     tree::SchedulerTree,
     State,
 };
@@ -289,15 +289,11 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Returns the time until which the leaf at index `idx` or a node above it was throttled, ns.
-    fn throttled_until(&self, idx: u32) -> u64 {
-        let mut until = 0;
-        let mut node = self.table.at(idx);
-        while let Some(TreeNode { limit, parent, .. }) = node {
-            until = limit.until.max(until);
-            node = self.table.at(*parent);
-        }
-        until
+    /// Returns true if an entity may have a minimum, or may be in a heap of minimums.
+    #[inline]
+    fn has_minimums(&self) -> bool {
+        let plan = self.update.limits.as_ref();
+        plan.is_none_or(|plan| plan.has_minimums)
     }
 }
 
@@ -311,8 +307,12 @@ impl<I: Item> State<I> {
         let tree = self.selector.tree.as_mut().ok_or(again)?;
         tree.release(nodes, now, view.force);
         for _ in 0..LOOKS {
-            let holder = self.slice.holder();
-            let Some(idx) = holder.or_else(|| tree.pick_with_minimums(nodes, now)) else {
+            let picked = match self.slice.holder() {
+                Some(idx) => Some(idx),
+                None if nodes.has_minimums() => tree.pick_with_minimums(nodes, now),
+                None => tree.pick(nodes),
+            };
+            let Some(idx) = picked else {
                 break;
             };
             let at_maximum = nodes.at_maximum(idx, now).filter(|_| !view.force);
@@ -331,6 +331,9 @@ impl<I: Item> State<I> {
     /// Adds the leaf at index `idx`, which has its first request, to the heaps of minimums.
     #[cold]
     pub(super) fn join_floors(&mut self, idx: u32, now: u64) {
+        if !self.members.has_minimums() {
+            return;
+        }
         if let Some(tree) = &mut self.selector.tree {
             tree.join_floors(&mut self.members, idx, instant(now));
         }
@@ -340,14 +343,18 @@ impl<I: Item> State<I> {
     /// the time for which a request that arrived at `arrival` was throttled, ms.
     #[inline(never)]
     pub(super) fn take_tokens(&mut self, idx: u32, cost: Cost, now: u64, arrival: u64) -> u32 {
-        let until = self.members.throttled_until(idx).min(now);
-        let now = instant(now);
+        let mut until = 0;
+        let (time, now) = (now, instant(now));
         let mut at = idx;
         while let Some(taken) = self.members.with_limits(at, |limits, plan, id, kept| {
             for (meter, place) in limits.max.iter().zip(&mut kept.places) {
                 if let Some(meter) = meter {
                     meter.take(&plan.buckets, id, place, cost, now);
                 }
+            }
+            until = kept.until.max(until);
+            if !plan.has_minimums {
+                return None;
             }
             let minimums = limits.min.iter().flatten();
             let taken =
@@ -360,7 +367,7 @@ impl<I: Item> State<I> {
             }
             at = self.members.parent(at);
         }
-        withheld(arrival, until)
+        withheld(arrival, until.min(time))
     }
 
     /// Takes the tokens of a request of `cost` that is dispatched without queueing, if its entities

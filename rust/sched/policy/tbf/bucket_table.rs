@@ -100,6 +100,12 @@ impl BucketTag {
         Self(((hash >> TERMS_BITS) << TERMS_BITS) | (unit << WINDOW_BITS) | log as u64)
     }
 
+    /// Returns the tag for another `hash`, with the same window and unit.
+    #[inline]
+    pub const fn with_hash(self, hash: u64) -> Self {
+        Self(((hash >> TERMS_BITS) << TERMS_BITS) | (self.0 & ((1 << TERMS_BITS) - 1)))
+    }
+
     /// Returns true if both tags are of the same bucket, regardless of window and unit.
     const fn is_of(self, other: Self) -> bool {
         (self.0 ^ other.0) >> TERMS_BITS == 0

@@ -163,9 +163,9 @@ impl Disk {
 /// Checks that each of `got` is within `percent` of `want`.
 fn assert_near(got: &[f64], want: &[f64], percent: f64) {
     let near = got.iter().zip(want);
-    let near = near.map(|(got, want)| (got - want).abs() <= want * percent / 100.0 + 1e-9);
+    let mut near = near.map(|(got, want)| (got - want).abs() <= want * percent / 100.0 + 1e-9);
     assert!(
-        got.len() == want.len() && near.fold(true, |all, near| all && near),
+        got.len() == want.len() && near.all(|near| near),
         "{got:?}, expected {want:?}"
     );
 }

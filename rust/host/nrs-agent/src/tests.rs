@@ -101,27 +101,6 @@ fn a_server_without_entities_still_says_that_it_is_there() {
     assert_eq!(two.servers(), 1);
 }
 
-#[test]
-fn a_server_that_leaves_counts_no_more() {
-    let mut one = Exchange::new(1, 1, terms());
-    let mut two = Exchange::new(2, 1, terms());
-    for delta in 1..=3 {
-        note(&mut one, 3, delta * 1000);
-        one.step(delta * DELTA);
-        for bytes in one.say(delta * DELTA) {
-            two.hear(1, &bytes, delta * DELTA).unwrap();
-        }
-    }
-    let elsewhere = |two: &mut Exchange| {
-        note(two, 3, 0);
-        two.step(4 * DELTA);
-        two.elsewhere(3)
-    };
-    assert_eq!(elsewhere(&mut two), Some(10_000 << 12));
-    two.hear(1, &one.bye(4 * DELTA), 4 * DELTA).unwrap();
-    assert_eq!(elsewhere(&mut two), Some(0));
-}
-
 /// Simulates two ideal servers of the same capacity with a common entity, whose weights are
 /// `weights`, and an entity of weight 1 of their own. Returns the final service of the common
 /// entity and of each of the others, units per delta.

@@ -4,8 +4,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fs, io,
+    collections::{BTreeMap, BTreeSet},
+    io,
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -20,7 +20,6 @@ use nrs_agent::{
     store::Store,
     transport::{Clock, Event, Transport},
 };
-use nrs_sched::rng::Rng;
 use tempfile::TempDir;
 
 const SECOND: u64 = 1_000_000_000;
@@ -50,6 +49,8 @@ struct Module {
     /// Error of the next command.
     error: Option<i32>,
     factors: Vec<(u64, u32)>,
+    /// True if each instance ends between its first read and the write of factors.
+    ends: bool,
     /// True for each read of all nodes, false for each read of changes.
     reads: Vec<bool>,
     asked: Vec<Vec<u64>>,
@@ -155,7 +156,7 @@ impl Kernel for File {
 
     fn write(&mut self, instance: u64, lease: Duration, factors: &[(u64, u32)]) -> io::Result<()> {
         let mut module = self.0.borrow_mut();
-        if instance != module.instance {
+        if instance != module.instance || module.ends {
             return Err(io::Error::from_raw_os_error(STALE));
         }
         assert!(factors.windows(2).all(|pair| pair[0].0 < pair[1].0));
@@ -393,36 +394,18 @@ fn another_instance_is_read_again() {
 
 #[test]
 fn an_instance_that_ends_meanwhile_is_no_failure() {
-    let mut site = Site::new("a", Module::new(100, &[1]));
-    site.step();
-    // The file reports the old instance, and refuses factors for it.
-    struct Late(File);
-    impl Kernel for Late {
-        fn read(&mut self, all: bool) -> io::Result<Reading> {
-            self.0.read(all)
-        }
-        fn names(&mut self, ids: &[u64]) -> io::Result<Vec<NodeName>> {
-            self.0.names(ids)
-        }
-        fn write(&mut self, _: u64, _: Duration, _: &[(u64, u32)]) -> io::Result<()> {
-            Err(io::Error::from_raw_os_error(STALE))
-        }
-    }
-    let text = "realm = \"r\"\nsecret = \"/s\"\ntransport = \"tcp\"\n[service.svc]\n";
-    let config = config::parse("f", text, "late").unwrap();
-    let secret = Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap();
-    let module = Rc::clone(&site.module);
-    let bind = |_: &str| Ok(Late(File(Rc::clone(&module))));
-    let mut daemon = Daemon::new(config, secret, Store::new(site.room.path()), bind);
+    let mut module = Module::new(100, &[1]);
+    module.ends = true;
+    let mut site = Site::new("a", module);
     for _ in 0..3 {
-        daemon.step(&mut site.outbox, &site.clock, 0);
+        site.step();
     }
-    let numbers = daemon.status(0, 0).services[0].numbers;
+    let numbers = site.status().numbers;
     assert_eq!(
         (numbers.bound, numbers.failures, numbers.instances),
         (1, 0, 3)
     );
-    assert_eq!(module.borrow().reads[1..], [true, true, true]);
+    assert_eq!(site.module.borrow().reads, [true; 3]);
 }
 
 #[test]
@@ -701,18 +684,6 @@ fn corrections_that_come_back_have_an_age() {
 }
 
 #[test]
-fn an_agent_without_a_directory_shares() {
-    let site = Site::new("a", Module::new(100, &[1]));
-    fs::write(site.room.path().join("file"), "").unwrap();
-    let store = Store::new(&site.room.path().join("file/state"));
-    let mut site = Site::build("a", site.module, site.clock, site.room, "", store);
-    site.step();
-    assert_eq!(site.step().len(), 1);
-    let status = site.status();
-    assert_eq!((status.numbers.steps, status.failure), (2, None));
-}
-
-#[test]
 fn corrections_and_epochs_outlive_the_agent() {
     let mut site = Site::new("a", Module::new(100, &[1, 2]));
     let mut peer = Site::new("b", Module::new(200, &[1, 2]));
@@ -732,26 +703,14 @@ fn corrections_and_epochs_outlive_the_agent() {
     assert_eq!(peer.status().numbers.stale, 0);
 }
 
-/// Transport in which time passes while the agent waits, and once by a large amount: the agent was
-/// stopped.
-struct Stopped {
-    clock: Fake,
-    at: u64,
-    by: u64,
-    waits: u32,
-}
+/// Transport whose events a function returns for the time that the agent waits.
+struct Scripted<F>(F);
 
-impl Transport for Stopped {
+impl<F: FnMut(Duration) -> Option<Event>> Transport for Scripted<F> {
     fn send(&mut self, _: &str, _: &[u8]) {}
 
     fn receive(&mut self, timeout: Duration) -> Option<Event> {
-        let mut now = self.clock.0.get() + timeout.as_nanos() as u64;
-        if now >= self.at && self.by > 0 {
-            now += std::mem::take(&mut self.by);
-        }
-        self.clock.0.set(now);
-        self.waits += 1;
-        None
+        self.0(timeout)
     }
 
     fn dropped(&self) -> u64 {
@@ -759,154 +718,96 @@ impl Transport for Stopped {
     }
 }
 
+/// Returns a malformed datagram.
+fn malformed() -> Event {
+    Event::Datagram {
+        server: "b".into(),
+        group: "all".into(),
+        bytes: vec![0],
+    }
+}
+
+/// Runs `site` for four steps, each of which takes one and a half deltas; returns the number of
+/// malformed datagrams after each step.
+fn slow(site: &mut Site, receive: impl FnMut(Duration) -> Option<Event>) -> Vec<u64> {
+    let (clock, ended) = (site.clock.clone(), AtomicBool::new(false));
+    let mut heard = Vec::new();
+    run(
+        &mut site.daemon,
+        &mut Scripted(receive),
+        &site.clock,
+        &ended,
+        |daemon, _| {
+            clock.0.set(clock.0.get() + DELTA * 3 / 2);
+            heard.push(daemon.status(0, 0).services[0].numbers.malformed);
+            ended.store(heard.len() == 4, Ordering::Relaxed);
+        },
+    );
+    heard
+}
+
+/// Checks that an agent that was stopped, as time shows that passes once by a large amount, leaves
+/// out the steps that it missed.
 #[test]
 fn steps_that_were_missed_are_left_out() {
     let mut site = Site::new("a", Module::new(100, &[1]));
-    let mut transport = Stopped {
-        clock: site.clock.clone(),
-        at: 6 * SECOND,
-        by: 2 * SECOND + DELTA / 2,
-        waits: 0,
-    };
+    let (waited, mut waits, mut stop) = (site.clock.clone(), 0, 2 * SECOND + DELTA / 2);
+    let mut transport = Scripted(|timeout: Duration| {
+        let mut now = waited.now() + timeout.as_nanos() as u64;
+        if now >= 6 * SECOND {
+            now += std::mem::take(&mut stop);
+        }
+        waited.0.set(now);
+        waits += 1;
+        None
+    });
     let ended = AtomicBool::new(false);
     let mut times = Vec::new();
     let clock = site.clock.clone();
     let module = Rc::clone(&site.module);
-    let after = |daemon: &Daemon<File, Bind>, transport: &Stopped| {
-        times.push(clock.now());
-        module.borrow_mut().now = clock.now();
-        let status = daemon.status(clock.now(), transport.dropped());
-        assert_eq!(status.dropped, 3);
-        ended.store(times.len() == 21, Ordering::Relaxed);
-    };
-    run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
+    run(
+        &mut site.daemon,
+        &mut transport,
+        &site.clock,
+        &ended,
+        |daemon, transport| {
+            times.push(clock.now());
+            module.borrow_mut().now = clock.now();
+            let status = daemon.status(clock.now(), transport.dropped());
+            assert_eq!(status.dropped, 3);
+            ended.store(times.len() == 21, Ordering::Relaxed);
+        },
+    );
     // One step immediately, and the next one at its regular time.
     let mut want: Vec<u64> = (50..60).map(|tenth| tenth * DELTA).collect();
     want.push(80 * DELTA + DELTA / 2);
     want.extend((81..91).map(|tenth| tenth * DELTA));
     assert_eq!(times, want);
     assert_eq!(site.status().numbers.missed, 20);
-    assert!(transport.waits <= 22 && !site.module.borrow().open);
-}
-
-/// Transport with queued events.
-struct Crowded(VecDeque<Event>);
-
-impl Transport for Crowded {
-    fn send(&mut self, _: &str, _: &[u8]) {}
-
-    fn receive(&mut self, timeout: Duration) -> Option<Event> {
-        assert_eq!(timeout, Duration::ZERO, "steps are always due");
-        self.0.pop_front()
-    }
-
-    fn dropped(&self) -> u64 {
-        0
-    }
+    assert!(waits <= 22 && !site.module.borrow().open);
 }
 
 #[test]
 fn an_agent_that_is_slow_still_hears() {
     let mut site = Site::new("a", Module::new(100, &[1]));
-    let clock = site.clock.clone();
-    let event = || Event::Datagram {
-        server: "b".into(),
-        group: "all".into(),
-        bytes: vec![0],
-    };
-    let mut transport = Crowded((0..100).map(|_| event()).collect());
-    let ended = AtomicBool::new(false);
-    let mut heard = Vec::new();
-    let after = |daemon: &Daemon<File, Bind>, _: &Crowded| {
-        // The step took one and a half deltas.
-        clock.0.set(clock.0.get() + DELTA * 3 / 2);
-        heard.push(daemon.status(0, 0).services[0].numbers.malformed);
-        ended.store(heard.len() == 4, Ordering::Relaxed);
-    };
-    run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
+    let mut left = 100;
+    let heard = slow(&mut site, |timeout| {
+        assert_eq!(timeout, Duration::ZERO, "steps are always due");
+        left -= 1;
+        (left >= 0).then(malformed)
+    });
     assert_eq!(heard, [0, 100, 100, 100]);
 }
 
-/// Transport with an endless sequence of events, each of which takes a hundredth of a delta.
-struct Endless(Fake);
-
-impl Transport for Endless {
-    fn send(&mut self, _: &str, _: &[u8]) {}
-
-    fn receive(&mut self, _: Duration) -> Option<Event> {
-        self.0 .0.set(self.0 .0.get() + DELTA / 100);
-        Some(Event::Datagram {
-            server: "b".into(),
-            group: "all".into(),
-            bytes: vec![0],
-        })
-    }
-
-    fn dropped(&self) -> u64 {
-        0
-    }
-}
-
+/// Checks that an agent still steps with an endless sequence of events, each of which takes a
+/// hundredth of a delta.
 #[test]
 fn an_agent_that_hears_without_end_still_steps() {
     let mut site = Site::new("a", Module::new(100, &[1]));
     let clock = site.clock.clone();
-    let mut transport = Endless(clock.clone());
-    let ended = AtomicBool::new(false);
-    let mut heard = Vec::new();
-    let after = |daemon: &Daemon<File, Bind>, _: &Endless| {
-        clock.0.set(clock.0.get() + DELTA * 3 / 2);
-        heard.push(daemon.status(0, 0).services[0].numbers.malformed);
-        ended.store(heard.len() == 4, Ordering::Relaxed);
-    };
-    run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
+    let heard = slow(&mut site, |_| {
+        clock.0.set(clock.0.get() + DELTA / 100);
+        Some(malformed())
+    });
     assert_eq!(heard, [0, 25, 50, 75]);
-}
-
-/// Simulates three servers; each job uses some of them.
-#[test]
-fn agents_make_striped_jobs_equal() {
-    let users: [&[u64]; 3] = [&[1, 2], &[1, 2, 3], &[1, 3, 4]];
-    let names = ["a", "b", "c"];
-    let mut sites: Vec<Site> = names
-        .iter()
-        .zip(users)
-        .zip(1..)
-        .map(|((name, uids), at)| Site::new(name, Module::new(at * 1000, uids)))
-        .collect();
-    // The servers step at different times.
-    for (site, at) in sites.iter().zip(0..) {
-        site.clock.0.set(5 * SECOND + at * DELTA / 3);
-    }
-    let mut rng = Rng::new(1);
-    let mut got: BTreeMap<u64, u64> = BTreeMap::new();
-    for delta in 0..160 {
-        for at in 0..sites.len() {
-            let served = sites[at].module.borrow_mut().serve(3000);
-            for (id, units) in served.into_iter().filter(|_| delta >= 100) {
-                *got.entry(id % 1000).or_default() += units;
-            }
-            let sent = sites[at].step();
-            for to in (0..sites.len()).filter(|to| *to != at) {
-                // One of ten messages is lost.
-                if rng.below(10) > 0 {
-                    sites[to].hear(names[at], &sent);
-                }
-            }
-        }
-    }
-    // 9,000 units per delta for four users.
-    for (user, units) in &got {
-        let off = units.abs_diff(60 * 2250);
-        assert!(
-            off < 60 * 2250 / 20,
-            "{user}: {units} of {}: {got:?}",
-            60 * 2250
-        );
-    }
-    assert_eq!(got.len(), 4);
-    let status = sites[0].status();
-    assert_eq!((status.numbers.servers, status.numbers.malformed), (2, 0));
-    let lost: u64 = status.peers.iter().map(|peer| peer.numbers.lost).sum();
-    assert!((10..60).contains(&lost), "{lost}");
 }

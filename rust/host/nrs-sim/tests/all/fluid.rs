@@ -1,49 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests of shares over ideal servers: the effect of the rule and of the messages. `study rule` has
-//! more servers and seeds.
+//! Tests of shares over ideal servers: what `study rule` does not vary.
 
 use nrs_agent::Terms;
-use nrs_sim::study::fluid::{run, FluidJob, Layout, Path, Run};
+use nrs_sim::study::fluid::{run, FluidJob, Layout, Path};
 
 /// Returns terms with requests of one unit.
 fn terms() -> Terms {
     Terms {
         grain: 1,
         ..Terms::default()
-    }
-}
-
-/// Number of deltas of a run that does not settle.
-const NEVER: usize = usize::MAX;
-
-fn settled(run: &Run) -> usize {
-    run.settled(0.05).unwrap_or(NEVER)
-}
-
-#[test]
-fn shares_converge_to_max_min_with_losses() {
-    for (loss, limit) in [(0, 10), (100, 12), (300, 15)] {
-        for seed in 0..3 {
-            let layout = Layout::random(8, 24, &[1], seed);
-            let path = Path {
-                loss,
-                ..Path::UNDISTURBED
-            };
-            let run = run(&layout, terms(), path, 60, seed);
-            assert!(settled(&run) <= limit, "{loss} {seed}: {}", settled(&run));
-            assert!(run.late(20) < 0.001, "{loss} {seed}: {}", run.late(20));
-        }
-    }
-}
-
-#[test]
-fn weights_count_over_servers() {
-    for weights in [&[1, 2, 8][..], &[1, 10, 100, 1000, 10_000]] {
-        let layout = Layout::random(4, 12, weights, 5);
-        let run = run(&layout, terms(), Path::UNDISTURBED, 80, 5);
-        assert!(settled(&run) <= 10, "{weights:?}: {}", settled(&run));
-        assert!(run.end_max_error(10) < 0.01, "{}", run.end_max_error(10));
     }
 }
 
@@ -73,25 +39,6 @@ fn heavy_jobs_leave_bandwidth_to_light_jobs() {
 }
 
 #[test]
-fn no_oscillation_with_slow_messages() {
-    for (delay, limit) in [(500, 10), (1500, 12), (2500, 16), (3500, 20)] {
-        let layout = Layout::random(16, 24, &[1], 2);
-        let path = Path {
-            delay,
-            ..Path::UNDISTURBED
-        };
-        let run = run(&layout, terms(), path, 120, 2);
-        assert!(
-            run.end_max_error(20) < 0.01,
-            "{delay}: {}",
-            run.end_max_error(20)
-        );
-        assert!(settled(&run) <= limit, "{delay}: {}", settled(&run));
-        assert!(run.late(20) < 0.001, "{delay}: {}", run.late(20));
-    }
-}
-
-#[test]
 fn a_server_that_starts_again_catches_up() {
     let layout = Layout::random(8, 24, &[1], 3);
     for (saved, limit) in [(false, 52), (true, 41)] {
@@ -103,21 +50,9 @@ fn a_server_that_starts_again_catches_up() {
         let run = run(&layout, terms(), path, 90, 3);
         assert!(run.worst[38] < 0.05, "{}", run.worst[38]);
         assert!(run.worst[39] > 0.05, "{}", run.worst[39]);
-        assert!(settled(&run) < limit, "{}", settled(&run));
+        let settled = run.settled(0.05);
+        assert!(settled.is_some_and(|deltas| deltas < limit), "{settled:?}");
     }
-}
-
-#[test]
-fn jobs_come_and_go() {
-    let layout = Layout::random(8, 24, &[1], 4);
-    let path = Path {
-        toggle: 20,
-        loss: 100,
-        ..Path::UNDISTURBED
-    };
-    let run = run(&layout, terms(), path, 200, 4);
-    assert!(run.late(1) < 0.01, "{}", run.late(1));
-    assert!(run.end_max_error(1) < 0.1, "{}", run.end_max_error(1));
 }
 
 #[test]

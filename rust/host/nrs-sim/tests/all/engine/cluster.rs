@@ -3,8 +3,8 @@
 //! Tests of several servers: striping and the exchange.
 
 use super::common::{job, near, run, scenario, PIPE};
-use nrs_sim::{outcome::Outcome, scenario::Scenario};
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use nrs_sim::outcome::Outcome;
+use std::collections::BTreeMap;
 
 /// Runs four servers; job `a` is on all of them, `b` on one.
 fn uneven(duration: &str, exchange: &str) -> Outcome {
@@ -159,54 +159,4 @@ fn striped() {
     let two = counts(1);
     let used: Vec<u64> = two.iter().copied().filter(|count| *count > 0).collect();
     assert!(used.len() == 2 && used[0].abs_diff(used[1]) <= 4, "{two:?}");
-}
-
-/// Checks that a wide job has a third of a cluster with the exchange, also with losses and a cut.
-/// Without the exchange the wide job has more.
-#[test]
-fn a_wide_job_gets_a_third() {
-    let text = include_str!("../../../scenarios/cluster-wide.toml");
-    let cut = "[{ server = \"fast0\", from = \"7s\", to = \"9s\" }]";
-    // Four servers send 3 messages each, 10 times a second for 12 s.
-    type Case<'a> = (
-        &'a [(&'a str, &'a str)],
-        RangeInclusive<u64>,
-        RangeInclusive<u64>,
-    );
-    let cases: [Case<'_>; 2] = [
-        (&[], 4 * 3 * 110..=4 * 3 * 120, 0..=0),
-        (
-            &[("loss", "0.1"), ("cut", cut)],
-            1..=4 * 3 * 120,
-            101..=u64::MAX,
-        ),
-    ];
-    let rates = |scenario: &Scenario| {
-        let outcome = run(scenario);
-        let rates = ["wide", "left", "right"].map(|job| {
-            let stripes = outcome.jobs.iter().enumerate();
-            let stripes = stripes.filter(|(_, stripe)| stripe.name.starts_with(job));
-            let rate = |(index, _)| outcome.rate(index, outcome.settle_ns, outcome.duration_ns);
-            stripes.map(rate).sum::<f64>() / 1e9
-        });
-        (rates, outcome.exchange)
-    };
-    for (set, messages, lost) in cases {
-        let key = |(key, value): &(&str, &str)| (format!("exchange.{key}"), value.to_string());
-        let set: Vec<_> = set.iter().map(key).collect();
-        let mut scenario = Scenario::parse("cluster", text, &set).unwrap();
-        let (shared, exchange) = rates(&scenario);
-        for rate in shared {
-            near(rate, 3.2 / 3.0, 0.05, &format!("{set:?}: {shared:?}"));
-        }
-        let exchange = exchange.unwrap();
-        assert!(messages.contains(&exchange.messages), "{exchange:?}");
-        assert!(lost.contains(&exchange.lost), "{exchange:?}");
-        if set.is_empty() {
-            assert_eq!(exchange.refused, 0);
-            scenario.exchange = None;
-            let (alone, _) = rates(&scenario);
-            assert!(alone[0] > 1.5, "{alone:?}");
-        }
-    }
 }

@@ -40,19 +40,6 @@ fn fair_shares() {
     }
 }
 
-/// Checks that `fifo` gives more to a job with more processes.
-#[test]
-fn fifo_is_not_fair() {
-    let text = format!(
-        "{PIPE}{}{}{}",
-        server("fifo", "slots = 8"),
-        job("a", "procs = 8\nio = \"1MiB\""),
-        job("b", "procs = 56\nio = \"1MiB\""),
-    );
-    let outcome = run(&scenario("3s", &text));
-    near(outcome.shares()[1], 56.0 / 64.0, 0.02, "share");
-}
-
 /// Checks that a rule limits its job to the rate within 1 % over all CPTs, and the other job gets
 /// the rest.
 #[test]
@@ -106,24 +93,4 @@ fn throttled() {
         0.02,
         "late",
     );
-}
-
-/// Checks that `qbm` keeps clients within the limits of the plan, and together within the capacity.
-#[test]
-fn plan() {
-    let plan = "by jobid\n\
-                group all capacity=200MB\n\
-                client a class=fc group=all min=100MB max=120MB\n\
-                client b class=fs group=all min=20MB max=60MB\n";
-    let text = format!(
-        "{PIPE}{}{}{}",
-        server("qbm", &format!("plan = '''\n{plan}'''")),
-        job("a", "procs = 16\nio = \"256KiB\""),
-        job("b", "procs = 16\nio = \"256KiB\""),
-    );
-    let outcome = run(&scenario("20s", &text));
-    let rate = |job| outcome.rate(job, 10_000_000_000, 20_000_000_000);
-    assert!((98e6..=122e6).contains(&rate(0)), "{}", rate(0));
-    assert!((19e6..=61e6).contains(&rate(1)), "{}", rate(1));
-    assert!(rate(0) + rate(1) <= 202e6);
 }

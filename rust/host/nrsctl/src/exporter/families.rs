@@ -127,7 +127,7 @@ pub static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
     for family in all.iter_mut().filter(|family| !family.rows.is_empty()) {
         family.help = help(&family.rows).leak();
     }
-    all.sort_by_key(|family| family.of.about().0);
+    all.sort_by_key(|family| family.of.rank());
     all
 });
 

@@ -26,62 +26,96 @@ pub struct Gathered {
     pub seconds: f64,
 }
 
-/// Subject of a family, with the function that adds its samples.
-#[derive(Clone, Copy)]
-pub enum Of {
+/// Declares the subjects in the order of pages, each with its data, its title, and the labels of
+/// all its samples.
+macro_rules! subjects {
+    ($($(#[$doc:meta])* $name:ident($data:ty): $title:literal $labels:expr;)+) => {
+        /// Subject of a family, with the function that adds its samples.
+        #[derive(Clone, Copy)]
+        pub enum Of {
+            $($(#[$doc])* $name(fn(&$data, &mut Samples<'_>)),)+
+        }
+
+        /// Subject of samples.
+        pub enum Subject<'a> {
+            $($(#[$doc])* $name(Cow<'a, $data>),)+
+        }
+
+        $(impl<'a> From<&'a $data> for Subject<'a> {
+            fn from(data: &'a $data) -> Self {
+                Self::$name(Cow::Borrowed(data))
+            }
+        })+
+
+        enum Rank {
+            $($name,)+
+        }
+
+        /// Titles and labels of the subjects, by rank.
+        const SUBJECTS: &[(&str, &[&str])] = &[$(($title, $labels),)+];
+
+        impl Of {
+            /// Returns the subject's rank in pages.
+            pub(super) const fn rank(&self) -> usize {
+                match self {
+                    $(Self::$name(_) => Rank::$name as usize,)+
+                }
+            }
+
+            /// Adds the samples of `subject` if it is of this kind.
+            pub(super) fn tell(&self, subject: &Subject<'_>, samples: &mut Samples<'_>) {
+                match (self, subject) {
+                    $((Self::$name(tell), Subject::$name(data)) => tell(data, samples),)+
+                    _ => {}
+                }
+            }
+        }
+
+        impl Subject<'_> {
+            /// Returns the labels common to all samples of the subject.
+            pub(super) const fn labels(&self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$name(_) => SUBJECTS[Rank::$name as usize].1,)+
+                }
+            }
+        }
+    };
+}
+
+subjects! {
     /// The exporter itself.
-    Exporter(fn(&Gathered, &mut Samples<'_>)),
+    Exporter(Gathered): "The exporter" &[];
     /// A service.
-    Service(fn(&Snapshot, &mut Samples<'_>)),
+    Service(Snapshot): "Services" &["service"];
     /// A head of a service.
-    Head(fn(&Head, &mut Samples<'_>)),
+    Head(Head): "Heads" &["service", "head"];
     /// A policy of a head, unless the policy is stopped.
-    Policy(fn(&Policy, &mut Samples<'_>)),
+    Policy(Policy): "Policies" &["service", "head", "policy"];
     /// A rule of tbf that has classes.
-    Rule(fn(&Rule, &mut Samples<'_>)),
+    Rule(Rule): "Rules of tbf" &["service", "head", "rule"];
     /// A group of qbm.
-    Group(fn(&Group, &mut Samples<'_>)),
+    Group(Group): "Groups of qbm" &["service", "group"];
     /// A client.
-    Client(fn(&Client, &mut Samples<'_>)),
+    Client(Client): "Clients" &["service", "client"];
     /// A target device of a client.
-    Target(fn(&Target, &mut Samples<'_>)),
+    Target(Target): "Devices below" &["service", "target"];
     /// An entity.
-    Entity(fn(&Entity, &mut Samples<'_>)),
+    Entity(Entity): "Entities" &["service", "head", "policy", "rule", "group", "entity"];
     /// A service of the agent.
-    Agent(fn(&ServiceStatus, &mut Samples<'_>)),
+    Agent(ServiceStatus): "The agent" &["service"];
     /// Another server from which the agent receives datagrams.
-    Peer(fn(&PeerStatus, &mut Samples<'_>)),
+    Peer(PeerStatus): "Other servers" &["service", "peer"];
 }
 
 impl Of {
-    /// Returns the subject's rank in pages, its title, and the labels common to all its samples.
-    pub(super) const fn about(&self) -> (u8, &'static str, &'static [&'static str]) {
-        match self {
-            Self::Exporter(_) => (0, "The exporter", &[]),
-            Self::Service(_) => (1, "Services", &["service"]),
-            Self::Head(_) => (2, "Heads", &["service", "head"]),
-            Self::Policy(_) => (3, "Policies", &["service", "head", "policy"]),
-            Self::Rule(_) => (4, "Rules of tbf", &["service", "head", "rule"]),
-            Self::Group(_) => (5, "Groups of qbm", &["service", "group"]),
-            Self::Client(_) => (6, "Clients", &["service", "client"]),
-            Self::Target(_) => (7, "Devices below", &["service", "target"]),
-            Self::Entity(_) => {
-                let labels = &["service", "head", "policy", "rule", "group", "entity"];
-                (8, "Entities", labels)
-            }
-            Self::Agent(_) => (9, "The agent", &["service"]),
-            Self::Peer(_) => (10, "Other servers", &["service", "peer"]),
-        }
-    }
-
     /// Returns the title of the subject.
     pub const fn title(&self) -> &'static str {
-        self.about().1
+        SUBJECTS[self.rank()].0
     }
 
     /// Returns the labels common to all samples of the subject.
     pub const fn labels(&self) -> &'static [&'static str] {
-        self.about().2
+        SUBJECTS[self.rank()].1
     }
 }
 

@@ -4,66 +4,18 @@
 
 use std::borrow::Cow;
 
-use nrs_agent::status::{PeerStatus, ServiceStatus, Status};
-
 use super::encode::{label, MetricKind};
 use super::families::FAMILIES;
-use super::family::{Family, Gathered, Of, Samples};
+use super::family::{Gathered, Samples, Subject};
 use super::others::{self, unite, Memory, ShownEntities};
-use crate::stats::{merge, Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
+use crate::stats::{merge, Client, Rule};
 
 /// Subject of samples with its labels, formatted once for all families.
-struct Labels<'a, T: Clone> {
-    labels: String,
-    of: Cow<'a, T>,
-}
-
-/// A service and its subjects, with labels.
 struct Labelled<'a> {
-    service: Labels<'a, Snapshot>,
-    heads: Vec<Labels<'a, Head>>,
-    policies: Vec<Labels<'a, Policy>>,
-    rules: Vec<Labels<'a, Rule>>,
-    groups: Vec<Labels<'a, Group>>,
-    clients: Vec<Labels<'a, Client>>,
-    targets: Vec<Labels<'a, Target>>,
-    entities: Vec<Labels<'a, Entity>>,
-    others: Vec<Labels<'a, Entity>>,
-    /// True if counters of `others` are shown.
+    labels: String,
+    of: Subject<'a>,
+    /// True if counters are shown.
     counted: bool,
-}
-
-/// Formats `pairs` as labels.
-fn labels(pairs: &[(&str, &str)]) -> String {
-    let mut text = String::new();
-    for (name, value) in pairs {
-        label(&mut text, name, value);
-    }
-    text
-}
-
-fn name<'a, T: Clone>(of: &'a T, pairs: &[(&str, &str)]) -> Labels<'a, T> {
-    Labels {
-        labels: labels(pairs),
-        of: Cow::Borrowed(of),
-    }
-}
-
-fn name_entity<'a>(service: &str, entity: &'a Entity) -> Labels<'a, Entity> {
-    let within = entity.within.as_deref().unwrap_or_default();
-    let (rule, group) = match entity.policy.as_str() {
-        "tbf" => (within, ""),
-        _ => ("", within),
-    };
-    let pairs = [
-        ("service", service),
-        ("head", &entity.head),
-        ("policy", &entity.policy),
-        ("rule", rule),
-        ("group", group),
-        ("entity", &entity.name),
-    ];
-    name(entity, &pairs)
 }
 
 /// Returns at most `top` clients of a service, sorted by completed requests if some are left out. A
@@ -89,65 +41,70 @@ fn rules(all: &[Rule]) -> Vec<Cow<'_, Rule>> {
     unite(all, |rule| format!("{} {}", rule.head, rule.name), both)
 }
 
-impl<'a> Labelled<'a> {
-    fn new(snapshot: &'a Snapshot, shown: &'a ShownEntities<'a>, top: usize) -> Self {
-        let service = ("service", snapshot.service.as_str());
-        let heads = || snapshot.heads.iter();
-        let policies = heads().flat_map(|head| head.policies.iter().map(move |of| (head, of)));
-        let policies = policies.filter(|(_, policy)| policy.state != "stopped");
-        let borrowed = |entity: &'a Entity| name_entity(service.1, entity);
-        let rule = |of: Cow<'a, Rule>| Labels {
-            labels: labels(&[service, ("head", &of.head), ("rule", &of.name)]),
+/// Returns all subjects: those of each service, then those of the agent.
+fn subjects<'a>(
+    gathered: &'a Gathered,
+    shown: &'a [ShownEntities<'a>],
+    top: usize,
+) -> Vec<Labelled<'a>> {
+    let mut all = Vec::new();
+    let mut add = |counted, of: Subject<'a>, values: &[&str]| {
+        let mut labels = String::new();
+        for (name, value) in of.labels().iter().zip(values) {
+            label(&mut labels, name, value);
+        }
+        let labelled = Labelled {
+            labels,
             of,
+            counted,
         };
-        let client = |of: Cow<'a, Client>| Labels {
-            labels: labels(&[service, ("client", &of.name)]),
-            of,
-        };
-        let group = |of: &'a Group| name(of, &[service, ("group", &of.name)]);
-        let target = |of: &'a Target| name(of, &[service, ("target", &of.name)]);
-        Self {
-            service: name(snapshot, &[service]),
-            heads: heads()
-                .map(|head| name(head, &[service, ("head", &head.name)]))
-                .collect(),
-            policies: policies
-                .map(|(head, of)| name(of, &[service, ("head", &head.name), ("policy", &of.name)]))
-                .collect(),
-            rules: rules(&snapshot.rules).into_iter().map(rule).collect(),
-            groups: snapshot.groups.iter().map(group).collect(),
-            clients: clients(&snapshot.clients, top)
-                .into_iter()
-                .map(client)
-                .collect(),
-            targets: snapshot.targets.iter().map(target).collect(),
-            entities: shown.entities.iter().map(|of| borrowed(of)).collect(),
-            others: shown.others.iter().map(borrowed).collect(),
-            counted: shown.counted,
+        all.push(labelled);
+    };
+    add(true, gathered.into(), &[]);
+    for (snapshot, shown) in gathered.snapshots.iter().zip(shown) {
+        let service = &*snapshot.service;
+        add(true, snapshot.into(), &[service]);
+        for head in &snapshot.heads {
+            add(true, head.into(), &[service, &head.name]);
+            let policies = head.policies.iter();
+            for policy in policies.filter(|policy| policy.state != "stopped") {
+                add(true, policy.into(), &[service, &head.name, &policy.name]);
+            }
+        }
+        for rule in rules(&snapshot.rules) {
+            let (head, name) = (rule.head.clone(), rule.name.clone());
+            add(true, Subject::Rule(rule), &[service, &head, &name]);
+        }
+        for group in &snapshot.groups {
+            add(true, group.into(), &[service, &group.name]);
+        }
+        for client in clients(&snapshot.clients, top) {
+            let name = client.name.clone();
+            add(true, Subject::Client(client), &[service, &name]);
+        }
+        for target in &snapshot.targets {
+            add(true, target.into(), &[service, &target.name]);
+        }
+        let own = shown.entities.iter().map(|entity| (true, &**entity));
+        let others = shown.others.iter().map(|entity| (shown.counted, entity));
+        for (counted, entity) in own.chain(others) {
+            let within = entity.within.as_deref().unwrap_or_default();
+            let (rule, group) = match entity.policy.as_str() {
+                "tbf" => (within, ""),
+                _ => ("", within),
+            };
+            let (head, policy, name) = (&entity.head, &entity.policy, &entity.name);
+            let values: [&str; 6] = [service, head, policy, rule, group, name];
+            add(counted, entity.into(), &values);
         }
     }
-}
-
-/// Subjects of the agent, with labels.
-struct Agent<'a> {
-    services: Vec<Labels<'a, ServiceStatus>>,
-    peers: Vec<Labels<'a, PeerStatus>>,
-}
-
-impl<'a> Agent<'a> {
-    fn new(status: Option<&'a Status>) -> Self {
-        let all = || status.iter().flat_map(|status| &status.services);
-        let peers = all().flat_map(|one| one.peers.iter().map(move |peer| (one, peer)));
-        let peer = |(one, peer): (&'a ServiceStatus, &'a PeerStatus)| {
-            name(peer, &[("service", &one.service), ("peer", &peer.server)])
-        };
-        Self {
-            services: all()
-                .map(|one| name(one, &[("service", &one.service)]))
-                .collect(),
-            peers: peers.map(peer).collect(),
+    for one in gathered.agent.iter().flat_map(|status| &status.services) {
+        add(true, one.into(), &[&one.service]);
+        for peer in &one.peers {
+            add(true, peer.into(), &[&one.service, &peer.server]);
         }
     }
+    all
 }
 
 /// Renders a page with at most `top` entities of each policy and head. `memory` holds the counts of
@@ -165,13 +122,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
     if let (Some(memory), None) = (memory, &gathered.failure) {
         memory.end();
     }
-    let services: Vec<Labelled<'_>> = gathered
-        .snapshots
-        .iter()
-        .zip(&shown)
-        .map(|(snapshot, shown)| Labelled::new(snapshot, shown, top))
-        .collect();
-    let agent = Agent::new(gathered.agent.as_ref());
+    let subjects = subjects(gathered, &shown, top);
     let mut out = String::with_capacity(1 << 16);
     for family in FAMILIES.iter() {
         let mut samples = Samples {
@@ -180,51 +131,11 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
             begun: false,
             labels: "",
         };
-        write(family, gathered, &services, &agent, &mut samples);
-    }
-    out
-}
-
-/// Calls `tell` for each of `all`.
-fn each<'a, T: Clone + 'a>(
-    all: impl IntoIterator<Item = &'a Labels<'a, T>>,
-    tell: fn(&T, &mut Samples<'_>),
-    samples: &mut Samples<'a>,
-) {
-    for named in all {
-        samples.labels = &named.labels;
-        tell(&named.of, samples);
-    }
-}
-
-/// Writes the samples of `family`.
-fn write<'a>(
-    family: &Family,
-    gathered: &Gathered,
-    services: &'a [Labelled<'a>],
-    agent: &'a Agent<'a>,
-    samples: &mut Samples<'a>,
-) {
-    let all = services.iter();
-    match family.of {
-        Of::Exporter(tell) => tell(gathered, samples),
-        Of::Service(tell) => each(all.map(|of| &of.service), tell, samples),
-        Of::Head(tell) => each(all.flat_map(|of| &of.heads), tell, samples),
-        Of::Policy(tell) => each(all.flat_map(|of| &of.policies), tell, samples),
-        Of::Rule(tell) => each(all.flat_map(|of| &of.rules), tell, samples),
-        Of::Group(tell) => each(all.flat_map(|of| &of.groups), tell, samples),
-        Of::Client(tell) => each(all.flat_map(|of| &of.clients), tell, samples),
-        Of::Target(tell) => each(all.flat_map(|of| &of.targets), tell, samples),
-        Of::Agent(tell) => each(&agent.services, tell, samples),
-        Of::Peer(tell) => each(&agent.peers, tell, samples),
-        Of::Entity(tell) => {
-            let counter = family.kind == MetricKind::Counter;
-            for service in services {
-                each(&service.entities, tell, samples);
-                if service.counted || !counter {
-                    each(&service.others, tell, samples);
-                }
-            }
+        let is_counter = family.kind == MetricKind::Counter;
+        for one in subjects.iter().filter(|one| one.counted || !is_counter) {
+            samples.labels = &one.labels;
+            family.of.tell(&one.of, &mut samples);
         }
     }
+    out
 }

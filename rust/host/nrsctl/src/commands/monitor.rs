@@ -177,42 +177,24 @@ mod tests {
 
     #[test]
     fn what_changes_is_said() {
-        let look = |services: &[(&str, &[(&str, &str)])]| -> BTreeMap<String, Seen> {
-            let seen = |pairs: &[(&str, &str)]| -> Seen {
+        // A line for each service: its name and its states.
+        let look = |text: &str| -> BTreeMap<String, Seen> {
+            let services = text.lines().map(|line| line.split_once(": ").unwrap());
+            let seen = |states: &str| -> Seen {
+                let pairs = states.split("; ").filter_map(|pair| pair.split_once('='));
                 pairs
-                    .iter()
-                    .map(|(k, v)| (k.to_string(), v.to_string()))
+                    .map(|(what, state)| (what.into(), state.into()))
                     .collect()
             };
             services
-                .iter()
-                .map(|(name, pairs)| (name.to_string(), seen(pairs)))
+                .map(|(name, states)| (name.into(), seen(states)))
                 .collect()
         };
-        let before = look(&[
-            (
-                "a",
-                &[
-                    ("client c", "lost"),
-                    ("client d", "live"),
-                    ("client e", "live"),
-                    ("health", "healthy"),
-                ],
-            ),
-            ("b", &[]),
-        ]);
-        let now = look(&[
-            (
-                "a",
-                &[
-                    ("client c", "live"),
-                    ("client d", "lost"),
-                    ("client f", "live"),
-                    ("health", "NOT HEALTHY"),
-                ],
-            ),
-            ("c", &[("client x", "live")]),
-        ]);
+        let before = look("a: client c=lost; client d=live; client e=live; health=healthy\nb: ");
+        let now = look(
+            "a: client c=live; client d=lost; client f=live; health=NOT HEALTHY\n\
+             c: client x=live",
+        );
         let found: Vec<String> = changes(&before, &now)
             .into_iter()
             .map(|(service, what, state)| format!("{service}: {what}: {state}"))

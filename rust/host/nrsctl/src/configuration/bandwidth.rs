@@ -40,7 +40,7 @@ fn pair(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read::parse_one;
+    use super::super::read::{parse_one, tests::check_refusals};
     use super::*;
 
     const SERVICE: &str = "[service.s]\npolicy = \"qbm\"\n";
@@ -109,12 +109,7 @@ CLIENT ; min = true
     fn what_is_refused_is_found() {
         let group = "[[service.s.qbm.group]] ; name = \"a\"";
         let client = "[[service.s.qbm.client]] ; name = \"1.2.3.4@tcp\" ; class = \"fs\"";
-        let lines: Vec<&str> = REFUSED.trim_matches('\n').lines().collect();
-        for pair in lines.chunks(2) {
-            let text = pair[0].replace("GROUP", group).replace("CLIENT", client);
-            let error = plan(&(text.replace(" ; ", "\n") + "\n")).unwrap_err();
-            let want = format!("f:{}", pair[1].trim_start());
-            assert!(error.starts_with(&want), "{text}: {error}");
-        }
+        let marks = [("GROUP", group), ("CLIENT", client)];
+        check_refusals(SERVICE, REFUSED, &marks);
     }
 }

@@ -5,7 +5,7 @@
 
 mod service;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::collections::BTreeMap;
 

@@ -243,73 +243,65 @@ fn parameters_by_the_node() {
     assert_eq!(got, only("at_stats_reset: write-only parameter"));
 }
 
+/// Refused writes: what the module says; then the write, the kind of the failure and its reason.
+const REASONS: &str = r#"
+EINVAL bad
+    slots=0 | Refused | not a number from 1 to 65535, or auto
+ENOENT no rule
+    nrs_tbf_rule=change a rate=5 | NotFound | no rule
+EPERM default
+    nrs_tbf_rule=stop default | Refused | default
+EAGAIN
+    nrs_policies=tbf uid | Busy | earlier policies are still stopping
+EBUSY
+    buffer_max=512 | Busy | device or resource busy
+ENOMEM
+    nrs_policies=tbf uid | Other | cannot allocate memory
+EPERM
+    slots=5 | Permission | operation not permitted
+"#;
+
+/// Returns the error with this name.
+fn errno(name: &str) -> i32 {
+    macro_rules! names {
+        ($($name:ident)+) => {
+            [$((stringify!($name), libc::$name)),+]
+        };
+    }
+    let known = names! {
+        EAGAIN EBUSY EINVAL EIO ELOOP ENOENT ENOMEM ENOSPC EPERM ETIMEDOUT
+    };
+    known
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .unwrap()
+        .1
+}
+
 /// Compares the sources of a reason: the tool's parser, then the module's answer, then the errno.
 #[test]
 fn reasons() {
-    use libc::{EAGAIN, EBUSY, EINVAL, ENODEV, ENOENT, ENOMEM, EPERM};
-    for (errno, told, write, kind, want) in [
-        (
-            EINVAL,
-            "bad",
-            "slots=0",
-            FailureKind::Refused,
-            "not a number from 1 to 65535, or auto",
-        ),
-        (
-            ENOENT,
-            "no rule",
-            "nrs_tbf_rule=change a rate=5",
-            FailureKind::NotFound,
-            "no rule",
-        ),
-        (
-            EPERM,
-            "default",
-            "nrs_tbf_rule=stop default",
-            FailureKind::Refused,
-            "default",
-        ),
-        (
-            EAGAIN,
-            "",
-            "nrs_policies=tbf uid",
-            FailureKind::Busy,
-            "earlier policies are still stopping",
-        ),
-        (
-            EBUSY,
-            "",
-            "buffer_max=512",
-            FailureKind::Busy,
-            "device or resource busy",
-        ),
-        (
-            ENOMEM,
-            "",
-            "nrs_policies=tbf uid",
-            FailureKind::Other,
-            "cannot allocate memory",
-        ),
-        (
-            EPERM,
-            "",
-            "slots=5",
-            FailureKind::Permission,
-            "operation not permitted",
-        ),
-    ] {
+    let lines: Vec<&str> = REASONS.trim().lines().collect();
+    for pair in lines.chunks(2) {
+        let (name, told) = pair[0].split_once(' ').unwrap_or((pair[0], ""));
+        let [write, kind, want] = pair[1].trim().split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{pair:?}");
+        };
         let root = Root::loaded();
-        root.file("dev/nrs-control/refusal", &format!("{errno} {told}"));
+        root.file(
+            "dev/nrs-control/refusal",
+            &format!("{} {told}", errno(name)),
+        );
         let (name, value) = write.split_once('=').unwrap();
         let failure = root.live().set("san", name, value).unwrap_err();
         assert_eq!(
-            (failure.kind, failure.message),
+            (&*format!("{:?}", failure.kind), failure.message),
             (kind, format!("san.{name}: {want}"))
         );
         assert!(failure.hint.is_some(), "{want}");
     }
     let root = Root::loaded();
-    root.file("dev/nrs-control/refusal", &format!("{ENODEV} "));
+    root.file("dev/nrs-control/refusal", &format!("{} ", libc::ENODEV));
     let failure = root.live().get("san", "nrs_qbm_status").unwrap_err();
     let want = "san.nrs_qbm_status: qbm is not started\n  start it: nrsctl policy set san qbm";
     assert_eq!(
@@ -783,76 +775,40 @@ fn one_command_at_a_time() {
     assert!(other.try_exclude().is_some());
 }
 
+/// Refused writes to files of a disk: the file, the text and the error; then the kind of the
+/// failure and its reason.
+const RESTORED: &str = r#"
+scheduler nrs EBUSY
+    Busy | another change of the disk's queue is in progress
+scheduler nrs EPERM
+    Permission | permission denied
+iosched/jobid_name %j EIO
+    Other | jobid_name: input/output error
+iosched/jobid_name %j EAGAIN
+    Busy | another change of the disk's queue is in progress
+iosched/service san ETIMEDOUT
+    Busy | service: requests in flight did not complete within 1 s
+iosched/service san EINVAL
+    Refused | invalid service name
+iosched/service san EBUSY
+    Busy | service san serves programs or kernel modules
+iosched/service san ELOOP
+    Refused | a device of type nrs on the disk is a client of service san
+iosched/service san ENOSPC
+    Refused | too many services, or clients or targets of the service
+"#;
+
 /// Verifies that a refused change restores the disk and that the reason is reported.
 #[test]
 fn disks_put_back() {
-    use libc::{EAGAIN, EBUSY, EINVAL, EIO, ELOOP, ENOSPC, EPERM, ETIMEDOUT};
+    use libc::{EAGAIN, EBUSY, EINVAL, EIO, ENOSPC};
     let before = scheduled("sda", "old", "%u");
-    for (file, refused, errno, kind, why) in [
-        (
-            "scheduler",
-            "nrs",
-            EBUSY,
-            FailureKind::Busy,
-            "another change of the disk's queue is in progress",
-        ),
-        (
-            "scheduler",
-            "nrs",
-            EPERM,
-            FailureKind::Permission,
-            "permission denied",
-        ),
-        (
-            "iosched/jobid_name",
-            "%j",
-            EIO,
-            FailureKind::Other,
-            "jobid_name: input/output error",
-        ),
-        (
-            "iosched/jobid_name",
-            "%j",
-            EAGAIN,
-            FailureKind::Busy,
-            "another change of the disk's queue is in progress",
-        ),
-        (
-            "iosched/service",
-            "san",
-            ETIMEDOUT,
-            FailureKind::Busy,
-            "service: requests in flight did not complete within 1 s",
-        ),
-        (
-            "iosched/service",
-            "san",
-            EINVAL,
-            FailureKind::Refused,
-            "invalid service name",
-        ),
-        (
-            "iosched/service",
-            "san",
-            EBUSY,
-            FailureKind::Busy,
-            "service san serves programs or kernel modules",
-        ),
-        (
-            "iosched/service",
-            "san",
-            ELOOP,
-            FailureKind::Refused,
-            "a device of type nrs on the disk is a client of service san",
-        ),
-        (
-            "iosched/service",
-            "san",
-            ENOSPC,
-            FailureKind::Refused,
-            "too many services, or clients or targets of the service",
-        ),
-    ] {
+    let lines: Vec<&str> = RESTORED.trim().lines().collect();
+    for pair in lines.chunks(2) {
+        let [file, refused, name] = pair[0].split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{pair:?}");
+        };
+        let (errno, (kind, why)) = (errno(name), pair[1].trim().split_once(" | ").unwrap());
         for running in [false, true] {
             if running && file == "scheduler" {
                 continue;
@@ -870,7 +826,11 @@ fn disks_put_back() {
             let refusal = refusal.to_str().unwrap();
             root.file(refusal, &format!("{errno} {refused} 99"));
             let wanted = scheduled("sda", "san", "%j");
-            assert_eq!(said(live.schedule(&wanted)), (kind, format!("sda: {why}")));
+            let (found, message) = said(live.schedule(&wanted));
+            assert_eq!(
+                (&*format!("{found:?}"), message),
+                (kind, format!("sda: {why}"))
+            );
             assert_eq!(state(), was);
         }
     }

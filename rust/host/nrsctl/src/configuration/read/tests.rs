@@ -253,131 +253,83 @@ device = 'sda'
     2:8: service.s.rule: is a number, not a list of tables: write [[service.s.rule]]
 "#;
 
-#[test]
-fn what_is_refused() {
-    let lines: Vec<&str> = REFUSED.trim().lines().collect();
+/// Checks files that begin with `head`. `table` has the rest of each in one line, in which ` ; `
+/// ends a line, and in the next line the beginning of the only fault. `marks` stand for texts.
+pub fn check_refusals(head: &str, table: &str, marks: &[(&str, &str)]) {
+    let lines: Vec<&str> = table.trim_matches('\n').lines().collect();
     for pair in lines.chunks(2) {
-        let text = pair[0].replace(" ; ", "\n") + "\n";
-        let found = faults(&text);
+        let mut text = pair[0].to_owned();
+        for (mark, meaning) in marks {
+            text = text.replace(mark, meaning);
+        }
+        let found = faults(&format!("{head}{}\n", text.replace(" ; ", "\n")));
+        let want = format!("f:{}", pair[1].trim_start());
+        assert!(found[0].starts_with(&want), "{text}: {found:?}");
         assert_eq!(found.len(), 1, "{text}: {found:?}");
-        let want = format!("f:{}", pair[1].trim());
-        assert!(found[0].starts_with(&want), "{text}: {}", found[0]);
     }
 }
 
 #[test]
+fn what_is_refused() {
+    check_refusals("", REFUSED, &[]);
+}
+
+/// Wrong rules; TBF stands for five lines, RULE and FIFO for one.
+const REFUSED_RULES: &str = r#"
+TBF ; rate = 0
+    6:8: service.s.rule[0].rate: expected a rate: 1 to 10000000
+TBF ; rate = true ; borrow = 2
+    7:10: service.s.rule[0].borrow: is not true or false
+TBF ; rate = 5 ; minrate = 6
+    7:11: service.s.rule[0].minrate: minrate must have the unit of rate
+TBF ; minrate = '6MB/s'
+    6:11: service.s.rule[0].minrate: minrate must have the unit
+TBF ; rank = 'b'
+    6:1: service.s.rule[0].rank: unknown key
+TBF ; also = ['b']
+    6:8: service.s.rule[0].also: no rule b
+TBF ; also = ['a']
+    6:8: service.s.rule[0].also: a rule cannot name itself in also=
+TBF ; also = 'b+c+d+e'
+    6:8: service.s.rule[0].also: too many rules in also= (limit: 3)
+TBF ; also = [5]
+    6:9: service.s.rule[0].also: is a number, not a string
+TBF ; head = 'high'
+    6:8: service.s.rule[0].head: is not reg, hp or all
+TBF ; RULE
+    6:1: service.s.rule[1]: missing key `name`
+TBF ; RULE ; name = 'b'
+    6:1: service.s.rule[1]: missing key `match`
+TBF ; RULE ; name = 'b-c' ; match = ''
+    7:8: service.s.rule[1].name: invalid rule name
+TBF ; RULE ; name = 'a' ; match = 'uid={2}'
+    7:8: service.s.rule[1].name: duplicate rule a on this head
+TBF ; RULE ; name = 'b' ; match = 'uid={2 1,2}'
+    8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `1,2}`
+TBF ; RULE ; name = 'b' ; match = '  gid={2}'
+    8:12: service.s.rule[1].match: field is not part
+TBF ; RULE ; name = 'b' ; match = 'uid={2} rate=5'
+    8:9: service.s.rule[1].match: unexpected text after the conditions
+TBF ; RULE ; name = 'b' ; match = 7
+    8:9: service.s.rule[1].match: is a number, not a string
+TBF ; RULE ; name = 'default' ; match = '*'
+    8:1: service.s.rule[1].match: not allowed with `default`
+TBF ; RULE ; name = 'default' ; rate = 5 ; minrate = 9
+    9:11: service.s.rule[1].minrate: minrate must have
+TBF ; [service.s.parameters] ; nrs_tbf_rules_max = 1 ; RULE ; name = 'b' ; match = '{1}'
+    4:8: service.s.rule[0].name: too many rules (limit: nrs_tbf_rules_max)
+[service.s] ; RULE ; name = 'a' ; match = '{1}'
+    2:1: service.s.rule[0]: rules require policy = "tbf
+[service.s] ; policy = 'tbf uid' ; FIFO ; RULE ; name = 'a' ; match = '{1}' ; head = 'hp'
+    7:8: service.s.rule[0].head: this head does not run tbf
+[service.s] ; policy = 'tbf uid+gid' ; RULE ; name = 'a' ; match = '{1}'
+    5:10: service.s.rule[0].match: 
+"#;
+
+#[test]
 fn rules_refused() {
-    let head =
-        "[service.s]\npolicy = 'tbf uid'\n[[service.s.rule]]\nname = 'a'\nmatch = 'uid={1}'\n";
-    let more = "[[service.s.rule]]\n";
-    for (text, want) in [
-        (
-            "rate = 0\n".to_string(),
-            "6:8: service.s.rule[0].rate: expected a rate: 1 to 10000000",
-        ),
-        (
-            "rate = true\nborrow = 2\n".into(),
-            "7:10: service.s.rule[0].borrow: is not true or false",
-        ),
-        (
-            "rate = 5\nminrate = 6\n".into(),
-            "7:11: service.s.rule[0].minrate: minrate must have the unit of rate",
-        ),
-        (
-            "minrate = '6MB/s'\n".into(),
-            "6:11: service.s.rule[0].minrate: minrate must have the unit",
-        ),
-        (
-            "rank = 'b'\n".into(),
-            "6:1: service.s.rule[0].rank: unknown key",
-        ),
-        (
-            "also = ['b']\n".into(),
-            "6:8: service.s.rule[0].also: no rule b",
-        ),
-        (
-            "also = ['a']\n".into(),
-            "6:8: service.s.rule[0].also: a rule cannot name itself in also=",
-        ),
-        (
-            "also = 'b+c+d+e'\n".into(),
-            "6:8: service.s.rule[0].also: too many rules in also= (limit: 3)",
-        ),
-        (
-            "also = [5]\n".into(),
-            "6:9: service.s.rule[0].also: is a number, not a string",
-        ),
-        (
-            "head = 'high'\n".into(),
-            "6:8: service.s.rule[0].head: is not reg, hp or all",
-        ),
-        (more.into(), "6:1: service.s.rule[1]: missing key `name`"),
-        (
-            format!("{more}name = 'b'\n"),
-            "6:1: service.s.rule[1]: missing key `match`",
-        ),
-        (
-            format!("{more}name = 'b-c'\nmatch = ''\n"),
-            "7:8: service.s.rule[1].name: invalid rule name",
-        ),
-        (
-            format!("{more}name = 'a'\nmatch = 'uid={{2}}'\n"),
-            "7:8: service.s.rule[1].name: duplicate rule a on this head",
-        ),
-        (
-            format!("{more}name = 'b'\nmatch = 'uid={{2 1,2}}'\n"),
-            "8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `1,2}`",
-        ),
-        (
-            format!("{more}name = 'b'\nmatch = '  gid={{2}}'\n"),
-            "8:12: service.s.rule[1].match: field is not part",
-        ),
-        (
-            format!("{more}name = 'b'\nmatch = 'uid={{2}} rate=5'\n"),
-            "8:9: service.s.rule[1].match: unexpected text after the conditions",
-        ),
-        (
-            format!("{more}name = 'b'\nmatch = 7\n"),
-            "8:9: service.s.rule[1].match: is a number, not a string",
-        ),
-        (
-            format!("{more}name = 'default'\nmatch = '*'\n"),
-            "8:1: service.s.rule[1].match: not allowed with `default`",
-        ),
-        (
-            format!("{more}name = 'default'\nrate = 5\nminrate = 9\n"),
-            "9:11: service.s.rule[1].minrate: minrate must have",
-        ),
-        (
-            "[service.s.parameters]\nnrs_tbf_rules_max = 1\n[[service.s.rule]]\nname = 'b'\n\
-             match = '{1}'\n"
-                .into(),
-            "4:8: service.s.rule[0].name: too many rules (limit: nrs_tbf_rules_max)",
-        ),
-    ] {
-        let text = format!("{head}{text}");
-        let found = faults(&text);
-        let first = found.first().map_or("", String::as_str);
-        let want = format!("f:{want}");
-        assert!(first.starts_with(&want), "{text}: {found:?}");
-    }
-    for (text, want) in [
-        (
-            "[service.s]\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n",
-            "f:2:1: service.s.rule[0]: rules require policy = \"tbf",
-        ),
-        (
-            "[service.s]\npolicy = 'tbf uid'\nhigh_priority.policy = 'fifo'\n[[service.s.rule]]\n\
-             name = 'a'\nmatch = '{1}'\nhead = 'hp'\n",
-            "f:7:8: service.s.rule[0].head: this head does not run tbf",
-        ),
-        (
-            "[service.s]\npolicy = 'tbf uid+gid'\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n",
-            "f:5:10: service.s.rule[0].match: ",
-        ),
-    ] {
-        let found = faults(text);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with(want), "{found:?}");
-    }
+    let tbf = "[service.s] ; policy = 'tbf uid' ; RULE ; name = 'a' ; match = 'uid={1}'";
+    let fifo = "high_priority.policy = 'fifo'";
+    let marks = [("TBF", tbf), ("RULE", "[[service.s.rule]]"), ("FIFO", fifo)];
+    check_refusals("", REFUSED_RULES, &marks);
 }

@@ -119,7 +119,8 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
     let failure = done.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
-        failure.message.starts_with("a: `cpts` cannot be set"),
+        failure.message.starts_with("a: `cpts` cannot be set")
+            && failure.message.contains("clients created the service"),
         "{failure}"
     );
     assert_eq!(module.get("b", "slots").unwrap(), "7\n");

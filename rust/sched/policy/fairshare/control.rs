@@ -179,6 +179,11 @@ impl Keep<Config> for Kept {
         tunables: &Tunables,
         _priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
+        let classes = tunables.classes_max.get() as usize;
+        if let Some(plan) = self.limits.as_ref().filter(|plan| plan.classes < classes) {
+            let plan = LimitPlan::new(plan.limits().clone(), Some(plan), classes)?;
+            self.limits = Some(Shared::new(plan)?);
+        }
         let update =
             Update::new(self.weights.clone(), tunables).with_limits(self.limits().cloned());
         let factors = self.factors_for(config).cloned();
@@ -221,8 +226,13 @@ impl Keep<Config> for Kept {
         let hash = |kept: &Self| TextHash::of(|out| kept.write_limits(out));
         if hash(self) == hash(old) {
             self.limits.clone_from(&old.limits);
-        } else if let (Some(plan), Some(before)) = (&self.limits, &old.limits) {
-            let plan = LimitPlan::new(plan.limits().clone(), Some(before), 0)?;
+        } else if let Some(before) = &old.limits {
+            // Also without limits, because buckets and numbers of plans continue.
+            let (limits, classes) = match &self.limits {
+                Some(plan) => (plan.limits().clone(), plan.classes),
+                None => (Shared::new(Limits::new())?, 0),
+            };
+            let plan = LimitPlan::new(limits, Some(before), classes)?;
             self.limits = Some(Shared::new(plan)?);
         }
         self.factors.clone_from(&old.factors);
@@ -350,4 +360,40 @@ fn report<H: Host>(host: &H, out: &mut Report<'_>) -> core::result::Result<(), H
     }
     rows.merge().map_err(Error::from)?;
     Ok(stats::report(out, &rows, host.now()).map_err(Error::from)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::policy::Configuration as _;
+
+    /// Verifies that a plan after a text without limits has a number and buckets of its service.
+    #[test]
+    fn plans_continue_without_limits() {
+        let classes = ClassesMax::default();
+        let heads = [None, None];
+        let mut old = Kept::empty().unwrap();
+        old.limit("uid:1:max=5", classes).unwrap();
+        let mut new = Kept::empty().unwrap();
+        new.resume(&old, &heads, &heads).unwrap();
+        assert!(new.limits().is_none());
+        new.limit("uid:2:max=5", classes).unwrap();
+        let (old, new) = (old.limits().unwrap(), new.limits().unwrap());
+        assert!(new.generation != old.generation);
+        assert!(new.buckets.ptr_eq(&old.buckets));
+    }
+
+    /// Verifies that the number of buckets grows with the number of classes.
+    #[test]
+    fn buckets_follow_the_number_of_classes() {
+        let mut kept = Kept::empty().unwrap();
+        let few = ClassesMax::new(64).unwrap();
+        kept.limit("uid:1:max=5", few).unwrap();
+        let tunables = Tunables::default();
+        let config = Config::parse(None, &tunables).unwrap();
+        let update = kept.update(&config, &tunables, Priority::Regular).unwrap();
+        let classes = tunables.classes_max.get() as usize;
+        assert_eq!(update.unwrap().limits.unwrap().classes, classes);
+        assert_eq!(kept.limits().unwrap().classes, classes);
+    }
 }

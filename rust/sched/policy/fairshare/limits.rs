@@ -368,13 +368,15 @@ pub struct LimitPlan {
     pub has_minimums: bool,
     /// Buckets, which all plans of a service share.
     pub buckets: Shared<BucketTable>,
+    /// Number of entities for which there are buckets.
+    pub classes: usize,
     /// Number of the plan, not 0.
     pub generation: u32,
 }
 
 impl LimitPlan {
-    /// Compiles `limits`; the buckets are those of `before`, if there was a plan, or new ones for
-    /// `classes` entities, whose hashes are secret. May sleep.
+    /// Compiles `limits`; the buckets are those of `before`, if there was a plan for as many
+    /// entities, or new ones for `classes` entities, whose hashes are secret. May sleep.
     pub fn new(
         limits: Shared<Limits>,
         before: Option<&Self>,
@@ -387,10 +389,10 @@ impl LimitPlan {
             has_minimums |= limits.min != Rates::default();
             compiled.push(CompiledLimits::new(&limits))?;
         }
-        let buckets = match before {
+        let buckets = match before.filter(|before| before.classes >= classes) {
             Some(before) => before.buckets.clone(),
-            // Each class may have two maximums.
-            None => Shared::new(BucketTable::new(classes.saturating_mul(2), 0)?)?,
+            // Each class may have two maximums and two minimums.
+            None => Shared::new(BucketTable::new(classes.saturating_mul(4), 0)?)?,
         };
         let generation = before.map_or(0, |before| before.generation);
         Ok(Self {
@@ -398,6 +400,7 @@ impl LimitPlan {
             compiled,
             has_minimums,
             buckets,
+            classes: before.map_or(0, |before| before.classes).max(classes),
             generation: generation.wrapping_add(1).max(1),
         })
     }

@@ -378,6 +378,9 @@ impl<I: Item> Part<I> for State<I> {
             self.selector
                 .step(&mut self.members, idx, RequestStep::Skip, next);
         }
+        if self.members.is_limited && next.is_none() {
+            self.drop_empty(idx);
+        }
         if idle {
             self.members.table.idle(idx, now);
         }
@@ -512,9 +515,9 @@ impl<I: Item> Part<I> for State<I> {
         tree.throttled_for().filter(|until| *until > now)
     }
 
-    fn refund(&mut self, class: ClassId, cost: Cost, _now: u64) {
+    fn refund(&mut self, class: ClassId, cost: Cost, now: u64) {
         if self.members.table.is_live(class) {
-            self.refund_tokens(class.idx(), cost);
+            self.refund_tokens(class.idx(), cost, now);
         }
     }
 
@@ -606,8 +609,8 @@ impl<I: Item> Part<I> for State<I> {
             }
         });
         if next.is_none() && self.members.update.limits.is_none() {
-            // All nodes have returned.
-            self.members.is_limited = false;
+            // An upkeep that began before the change has not released all nodes.
+            self.members.is_limited = self.has_parked();
         }
         next
     }

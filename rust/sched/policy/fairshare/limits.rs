@@ -242,6 +242,9 @@ pub struct Meter {
     tag: BucketTag,
     /// Number that distinguishes the buckets of an entity.
     kind: u64,
+    /// True for a minimum: the debt is at most the credit, so that spare service does not use up
+    /// the minimum.
+    is_minimum: bool,
 }
 
 impl Meter {
@@ -256,6 +259,15 @@ impl Meter {
             window,
             tag: BucketTag::new(0, window, rate.unit),
             kind,
+            is_minimum: false,
+        }
+    }
+
+    /// Returns the bucket of a minimum of `rate`.
+    fn minimum(rate: Rate, kind: u64) -> Self {
+        Self {
+            is_minimum: true,
+            ..Self::new(rate, None, MINIMUM_CREDIT, kind)
         }
     }
 
@@ -296,15 +308,23 @@ impl Meter {
         let window = self
             .window
             .max(charge.span.saturating_mul(u64::from(DEPTH)));
+        let bound = match self.is_minimum {
+            true => now.saturating_add(window),
+            false => u64::MAX,
+        };
         let mut bucket = self.bucket(id, *place);
-        let level = buckets.take(&mut bucket, window, RateDepth::whole(charge), now);
+        let moved = buckets.force(&mut bucket, window, charge, bound, now);
         *place = bucket.place();
-        level.unwrap_or(0)
+        moved.map_or(0, |(_, after)| after.0)
     }
 
     /// Takes the tokens of a request that is dispatched without regard to the bucket; the debt is
     /// at most `bound`, ticks.
     pub fn force(&self, buckets: &BucketTable, id: u64, cost: Cost, bound: u64, now: u64) {
+        if self.is_minimum {
+            self.take(buckets, id, &mut { u32::MAX }, cost, now);
+            return;
+        }
         let mut bucket = self.bucket(id, u32::MAX);
         let charge = self.rate.charge(cost);
         buckets.owe(
@@ -316,9 +336,16 @@ impl Meter {
         );
     }
 
-    /// Returns the tokens of a request of `cost` to the bucket.
-    pub fn refund(&self, buckets: &BucketTable, id: u64, place: u32, cost: Cost) {
+    /// Returns the tokens of a request of `cost` to the bucket, at `now`.
+    pub fn refund(&self, buckets: &BucketTable, id: u64, cost: Cost, now: u64) {
+        let mut place = u32::MAX;
+        self.ready(buckets, id, &mut place, now);
         buckets.refund(&self.bucket(id, place), self.rate.charge(cost).span);
+    }
+
+    /// Returns the duration of a request of `cost` at the rate, ticks.
+    pub fn span(&self, cost: Cost) -> u64 {
+        self.rate.charge(cost).span
     }
 }
 
@@ -335,20 +362,16 @@ pub struct CompiledLimits {
 
 impl CompiledLimits {
     fn new(limits: &EntityLimits) -> Self {
-        let meter = |rate: Option<Rate>, burst, credit, kind| {
-            rate.map(|rate| Meter::new(rate, burst, credit, kind))
-        };
-        let EntityLimits {
-            max, min, burst, ..
-        } = limits;
+        let maximum = |rate: Rate, kind| Meter::new(rate, limits.burst, LATE, kind);
+        let EntityLimits { max, min, .. } = limits;
         Self {
             max: [
-                meter(max.requests, *burst, LATE, 1 << 60),
-                meter(max.bytes, *burst, LATE, 2 << 60),
+                max.requests.map(|rate| maximum(rate, 1 << 60)),
+                max.bytes.map(|rate| maximum(rate, 2 << 60)),
             ],
             min: [
-                meter(min.requests, None, MINIMUM_CREDIT, 3 << 60),
-                meter(min.bytes, None, MINIMUM_CREDIT, 4 << 60),
+                min.requests.map(|rate| Meter::minimum(rate, 3 << 60)),
+                min.bytes.map(|rate| Meter::minimum(rate, 4 << 60)),
             ],
             class: limits.class,
         }

@@ -18,7 +18,7 @@
 
 use super::{deadline::NodeScheduler, entity::Entity, locality::OffsetQueue, totals::TotalView};
 use crate::sched::{
-    item::Item,
+    item::{Cost, Item},
     key::{Hashed, Hasher, Key},
     slab::NONE,
 };
@@ -79,6 +79,10 @@ pub struct NodeLimit {
     pub places: [u32; 2],
     /// Time until which the node was throttled last, ns.
     pub until: u64,
+    /// Cost of a request whose tokens were taken ahead of time, for the time `until`.
+    pub reserved: Option<Cost>,
+    /// True if the node was throttled and has not dispatched since.
+    pub waits: bool,
     /// True if the node is in the heap of minimums of its parent.
     pub is_in_floors: bool,
 }
@@ -90,6 +94,8 @@ impl NodeLimit {
         idx: NONE,
         places: [NONE; 2],
         until: 0,
+        reserved: None,
+        waits: false,
         is_in_floors: false,
     };
 }

@@ -17,6 +17,10 @@
 //! of its whole path. The topmost node in debt is parked. One call examines at most [`LOOKS`]
 //! leaves; then the caller has to ask again after [`PAUSE`].
 //!
+//! A node that finds its bucket in debt again when it returns has lost the tokens to a request that
+//! other partitions or devices dispatched earlier. It then *reserves* them: takes those of its next
+//! request ahead of time, and is parked until they exist. So each partition gets tokens.
+//!
 //! # Minimums
 //!
 //! The members of a scheduler that have a minimum are in a heap by the time from which the bucket
@@ -56,7 +60,8 @@ const FLOORS_IN_A_ROW: u32 = 8;
 ///
 /// # Invariants
 ///
-/// A node is in `parked` if and only if its place is [`TimelineState::Parked`].
+/// A node is in `parked` if and only if its place is [`TimelineState::Parked`]. A parked node has
+/// requests or members.
 pub struct Throttle {
     parked: LeftistForest,
     root: HeapRoot,
@@ -94,7 +99,7 @@ impl SchedulerTree {
         self.step(nodes, idx, RequestStep::Skip, None);
         if let Some(node) = nodes.table.at_mut(idx) {
             node.entity.place = TimelineState::Parked;
-            node.limit.until = clock(due);
+            (node.limit.until, node.limit.waits) = (clock(due), true);
             let throttle = &mut self.throttle;
             throttle.parked.push(&mut throttle.root, due, idx);
         }
@@ -109,6 +114,20 @@ impl SchedulerTree {
             entity.place = TimelineState::Out;
             let throttle = &mut self.throttle;
             throttle.parked.remove(&mut throttle.root, idx);
+        }
+    }
+
+    /// Ends the parking of the leaf at index `idx` and of the nodes above it, up to the first with
+    /// requests or members.
+    fn drop_empty(&mut self, nodes: &mut Members<impl Item>, mut idx: u32) {
+        while let Some(node) = nodes.table.at(idx) {
+            let (leaf, inner, parent) = (node.leaf(), node.inner(), node.parent);
+            let has_requests = leaf.is_some_and(|leaf| !leaf.queue.is_empty());
+            if has_requests || inner.is_some_and(|inner| !inner.sched.is_empty()) {
+                return;
+            }
+            self.drop_parked(nodes, idx);
+            idx = parent;
         }
     }
 
@@ -163,9 +182,9 @@ impl SchedulerTree {
     }
 
     /// Returns the child of the node at index `at` whose minimum is due at `now`; removes nodes
-    /// that are no members.
+    /// that are no members, at most [`LOOKS`].
     fn first_floor(&mut self, nodes: &mut Members<impl Item>, at: u32, now: u64) -> Option<u32> {
-        loop {
+        for _ in 0..LOOKS {
             let floors = match at {
                 NONE => self.root.floors,
                 at => nodes.sched(at)?.floors,
@@ -176,6 +195,7 @@ impl SchedulerTree {
             }
             self.set_floor(nodes, idx, None);
         }
+        None
     }
 
     /// Chooses a leaf: at each level the child whose minimum is due at `now`, or else by weights.
@@ -232,10 +252,12 @@ impl<I: Item> Members<I> {
         if node.limit.generation != plan.generation {
             let level = self.mode.levels().get(usize::from(node.level));
             let found = level.and_then(|level| plan.index_of(&node.key, level.field()));
-            // While the text of a cgroup is not known, its limits are looked up again.
-            if let Some(found) = found {
+            // While the text of a cgroup is not known, its limits are looked up again. The index is
+            // of another plan.
+            node.limit.idx = found.flatten().unwrap_or(NONE);
+            node.limit.reserved = None;
+            if found.is_some() {
                 node.limit.generation = plan.generation;
-                node.limit.idx = found.unwrap_or(NONE);
             }
         }
         let compiled = plan.compiled(node.limit.idx);
@@ -245,6 +267,9 @@ impl<I: Item> Members<I> {
     /// Returns the instant from which the maximums of the node at index `idx` allow a request.
     fn maximum_ready(&mut self, idx: u32, now: u64) -> Option<u64> {
         let ready = self.with_limits(idx, |limits, plan, id, kept| {
+            if kept.reserved.is_some() {
+                return instant(kept.until);
+            }
             let meters = limits.max.iter().zip(&mut kept.places);
             meters.fold(0, |ready, (meter, place)| match meter {
                 Some(meter) => ready.max(meter.ready(&plan.buckets, id, place, now)),
@@ -278,6 +303,31 @@ impl<I: Item> Members<I> {
         found
     }
 
+    /// Takes tokens ahead of time for the next request of the leaf at index `idx`, from the buckets
+    /// of the node at index `at`, if others used up its buckets until the node returned. Returns
+    /// the instant from which the request may be dispatched; `due` if nothing was taken.
+    fn reserve(&mut self, idx: u32, at: u32, due: u64, now: u64) -> u64 {
+        let front = self.leaf(idx).and_then(|leaf| leaf.queue.front());
+        let Some(cost) = front.map(Item::cost) else {
+            return due;
+        };
+        let ready = self.with_limits(at, |limits, plan, id, kept| {
+            if !kept.waits || kept.reserved.is_some() || instant(kept.until) > now {
+                return due;
+            }
+            kept.reserved = Some(cost);
+            let meters = limits.max.iter().zip(&mut kept.places);
+            meters.fold(due, |due, (meter, place)| match meter {
+                Some(meter) => {
+                    let after = meter.take(&plan.buckets, id, place, cost, now);
+                    due.max(after.saturating_sub(meter.span(cost)))
+                }
+                None => due,
+            })
+        });
+        ready.flatten().unwrap_or(due)
+    }
+
     /// Calls `f` for the limits of the leaf at index `idx` and of the nodes above it.
     fn each_limit(
         &mut self,
@@ -287,6 +337,17 @@ impl<I: Item> Members<I> {
         while self.with_limits(idx, &mut f).is_some() {
             idx = self.parent(idx);
         }
+    }
+
+    /// Returns true if the leaf at index `idx` or a node above it is parked.
+    fn is_parked(&self, mut idx: u32) -> bool {
+        while let Some(node) = self.table.at(idx) {
+            if node.entity.place == TimelineState::Parked {
+                return true;
+            }
+            idx = node.parent;
+        }
+        false
     }
 
     /// Returns true if an entity may have a minimum, or may be in a heap of minimums.
@@ -323,6 +384,7 @@ impl<I: Item> State<I> {
                 stats.throttled(nanoseconds(due.saturating_sub(now)));
             }
             self.slice.check(idx, false);
+            let due = nodes.reserve(idx, node, due, now);
             tree.park(nodes, node, due);
         }
         Err(tree.throttled_for().unwrap_or(again))
@@ -347,6 +409,12 @@ impl<I: Item> State<I> {
         let (time, now) = (now, instant(now));
         let mut at = idx;
         while let Some(taken) = self.members.with_limits(at, |limits, plan, id, kept| {
+            kept.waits = false;
+            if let Some(cost) = kept.reserved.take() {
+                for meter in limits.max.iter().flatten() {
+                    meter.refund(&plan.buckets, id, cost, now);
+                }
+            }
             for (meter, place) in limits.max.iter().zip(&mut kept.places) {
                 if let Some(meter) = meter {
                     meter.take(&plan.buckets, id, place, cost, now);
@@ -373,7 +441,7 @@ impl<I: Item> State<I> {
     /// Takes the tokens of a request of `cost` that is dispatched without queueing, if its entities
     /// are below their maximums and no earlier request is queued. Returns true if they are.
     pub(super) fn pass_within_limits(&mut self, idx: u32, cost: Cost, now: u64) -> bool {
-        let is_first = self.members.arrival(idx).is_none();
+        let is_first = self.members.arrival(idx).is_none() && !self.members.is_parked(idx);
         let is_eligible = is_first && self.members.at_maximum(idx, instant(now)).is_none();
         if is_eligible {
             self.take_tokens(idx, cost, now, now);
@@ -392,15 +460,31 @@ impl<I: Item> State<I> {
         });
     }
 
-    /// Returns the tokens of a request that ended unprocessed.
-    pub(super) fn refund_tokens(&mut self, idx: u32, cost: Cost) {
-        self.members.each_limit(idx, |limits, plan, id, kept| {
-            for (meter, place) in limits.max.iter().zip(kept.places) {
-                if let Some(meter) = meter {
-                    meter.refund(&plan.buckets, id, place, cost);
-                }
+    /// Returns the tokens of a request that ended unprocessed; its entities may dispatch again.
+    pub(super) fn refund_tokens(&mut self, mut idx: u32, cost: Cost, now: u64) {
+        self.members.each_limit(idx, |limits, plan, id, _| {
+            for meter in limits.meters() {
+                meter.refund(&plan.buckets, id, cost, instant(now));
             }
         });
+        while self.members.entity(idx).is_some() {
+            self.apply_limits(idx, now);
+            idx = self.members.parent(idx);
+        }
+    }
+
+    /// Ends the parking of the leaf at index `idx`, which has lost its last request.
+    #[cold]
+    pub(super) fn drop_empty(&mut self, idx: u32) {
+        if let Some(tree) = &mut self.selector.tree {
+            tree.drop_empty(&mut self.members, idx);
+        }
+    }
+
+    /// Returns true if nodes are parked.
+    pub(super) fn has_parked(&self) -> bool {
+        let tree = self.selector.tree.as_ref();
+        tree.is_some_and(|tree| tree.throttle.first().is_some())
     }
 
     /// Applies changed limits to the node at index `idx`.

@@ -127,14 +127,6 @@ impl RateDepth {
     /// Charge of no tokens.
     pub const NOTHING: Charge = Charge { need: 0, span: 0 };
 
-    /// Returns the charge that needs no credit and uses up as much as `charge`.
-    pub const fn whole(charge: Charge) -> Charge {
-        Charge {
-            need: charge.span,
-            ..charge
-        }
-    }
-
     /// Creates the rate and depth of a bucket: the credit is `burst`, or `depth` requests, pages or
     /// 4096 bytes.
     pub fn new(rate: Rate, depth: u32, burst: Option<Burst>, model: CostModel) -> Self {

@@ -4,18 +4,22 @@
 //! requests take equal time.
 
 use nrs_sched::{
-    arena::{feed, view, Request},
-    attr::{Attrs, Id},
+    arena::{feed, view, Number, Request},
+    attr::{Attrs, CgroupPath, Id},
+    class::ClassId,
     item::Item,
+    jobid::JobId,
     mem::Shared,
     policy::{
         fairshare::{
             entity_table::Weights,
             limits::{LimitPlan, Limits},
+            params::{CostModel, Locality, OppThreshold},
             Config, Shared as PartShared, State, Tunables, Update,
         },
-        BypassOutcome, BypassReason, Configuration, Decision, Part,
+        BypassOutcome, BypassReason, Configuration, Decision, Grant, Part,
     },
+    rng::Rng,
     units::NSEC_PER_SEC as SECOND,
 };
 use std::collections::BTreeMap;
@@ -38,7 +42,10 @@ struct Disk {
 
 impl Disk {
     fn new(mode: &str, parts: u32, per_second: u64) -> Self {
-        let tunables = Tunables::default();
+        Self::with(Tunables::default(), mode, parts, per_second)
+    }
+
+    fn with(tunables: Tunables, mode: &str, parts: u32, per_second: u64) -> Self {
         let config = Config::parse(Some(mode), &tunables).expect("valid");
         let shared = PartShared::new(&config, 7, parts).expect("memory");
         let shared = Shared::new(shared).expect("memory");
@@ -362,4 +369,362 @@ fn forced_requests_leave_their_place() {
     };
     assert!(until <= disk.now + 11 * SECOND);
     assert_eq!(disk.parts[0].throttled(disk.now), Some(until));
+}
+
+/// Verifies that a minimum holds for a user that was alone before.
+#[test]
+fn a_minimum_is_not_used_up_by_spare_service() {
+    let mut disk = Disk::new("uid_fair", 1, 240).with_users(&[(1, 0)], 1);
+    disk.set("", "uid:1:min=60");
+    disk.fill(2);
+    disk.run(60);
+    let users: Vec<(u32, u32)> = (2..=33).map(|uid| (uid, 0)).collect();
+    disk = disk.with_users(&users, 1);
+    for uid in 2..=33 {
+        disk.push(0, uid);
+        disk.push(0, uid);
+    }
+    disk.run(1);
+    let got = disk.rates(10);
+    assert_near(&got[..1], &[60.0], 3.0);
+}
+
+/// Verifies that a part that always asks first leaves tokens to the others.
+#[test]
+fn parts_share_a_maximum() {
+    for limits in ["uid:1:max=20", "gid:1:max=20"] {
+        let users = [(1, 1)];
+        let mut disk = Disk::new("gid_then_uid_fair", 3, 1000).with_users(&users, 1);
+        disk.set("", limits);
+        disk.fill(4);
+        let end = disk.now + 20 * SECOND;
+        let mut served = [0; 3];
+        while disk.now < end {
+            let mut until = end;
+            for part in 0..3 {
+                match disk.parts[part].get(&view(disk.now, false)) {
+                    Decision::Item((request, grant)) => {
+                        disk.parts[part].stop(&grant, request.cost(), disk.now);
+                        disk.push(part, request.owner);
+                        served[part] += 1;
+                        until = disk.now;
+                    }
+                    Decision::Throttled { until: at } => until = until.min(at),
+                    Decision::Empty => panic!("requests are queued"),
+                }
+            }
+            disk.now = until.max(disk.now + 1);
+        }
+        assert!(
+            (398..=404).contains(&served.iter().sum::<i32>()),
+            "{served:?}"
+        );
+        assert!(
+            served.iter().all(|served| *served > 100),
+            "{limits}: {served:?}"
+        );
+    }
+}
+
+/// Verifies that tokens of a request that ended unprocessed are available at once.
+#[test]
+fn refunded_tokens_can_be_used() {
+    let mut disk = Disk::new("gid_then_uid_fair", 1, 1000).with_users(&[(1, 1)], 1);
+    disk.set("", "gid:1:max=1+min=1");
+    disk.fill(20);
+    loop {
+        let part = &mut disk.parts[0];
+        let Decision::Item((request, grant)) = part.get(&view(disk.now, false)) else {
+            break;
+        };
+        part.stop(&grant, request.cost(), disk.now);
+    }
+    let part = &mut disk.parts[0];
+    let class = part.classify(&Disk::attrs(1, 1), disk.now);
+    part.refund(class, Request::new(1, 0, 1, 0).cost(), disk.now);
+    let next = part.get(&view(disk.now, false));
+    assert!(matches!(next, Decision::Item(_)), "{next:?}");
+}
+
+/// Verifies that a forced decision finds a request behind many classes without requests.
+#[test]
+fn forced_decisions_find_the_last_request() {
+    let users: Vec<(u32, u32)> = (1..=200).map(|uid| (uid, uid)).collect();
+    let mut disk = Disk::new("gid_then_uid_fair", 1, 1000).with_users(&users, 1);
+    disk.set("", "gid:*:max=1");
+    let mut places = Vec::new();
+    for (uid, gid) in users {
+        for id in 0..5 {
+            let mut request = Request::new(uid, id, 1, disk.now);
+            let place = request.register();
+            let part = &mut disk.parts[0];
+            feed(part);
+            let class = part.classify(&Disk::attrs(uid, gid), disk.now);
+            part.enqueue(request, class, disk.now).expect("queued");
+            places.push((class, place));
+        }
+    }
+    let part = &mut disk.parts[0];
+    let mut asked = 0;
+    while part.throttled(disk.now).is_none() {
+        if let Decision::Item((request, grant)) = part.get(&view(disk.now, false)) {
+            part.stop(&grant, request.cost(), disk.now);
+        }
+        asked += 1;
+        assert!(asked < 5000);
+    }
+    let last = places.pop().expect("one");
+    for (class, place) in &places {
+        part.dequeue(*class, place, disk.now);
+    }
+    if part.len() > 0 {
+        let next = part.get(&view(disk.now, true));
+        assert!(matches!(next, Decision::Item(_)), "{next:?}");
+    }
+    drop(last);
+}
+
+/// Verifies that limits end even if an upkeep overlaps with the change.
+#[test]
+fn limits_end_during_an_upkeep() {
+    let users: Vec<(u32, u32)> = (1..=8).map(|uid| (uid, 0)).collect();
+    let mut disk = Disk::new("uid_fair", 1, 1000).with_users(&users, 1);
+    disk.set("", "uid:*:max=1");
+    disk.fill(8);
+    disk.run(1);
+    let part = &mut disk.parts[0];
+    // The upkeep has refreshed the first classes.
+    let upkeep = part.refresh(0, 6, disk.now).expect("more");
+    while let Decision::Item(_) = part.get(&view(disk.now, false)) {}
+    part.update(Update::new(disk.weights.clone(), &disk.tunables), disk.now);
+    assert_eq!(part.refresh(upkeep, 1000, disk.now), None);
+    assert_eq!(part.refresh(0, 1000, disk.now), None);
+    while part.len() > 0 {
+        let next = part.get(&view(disk.now, false));
+        assert!(matches!(next, Decision::Item(_)), "{next:?}");
+    }
+}
+
+/// Verifies that there are buckets for all entities with all kinds of limits.
+#[test]
+fn each_entity_has_its_buckets() {
+    let users: Vec<(u32, u32)> = (1..=1000).map(|uid| (uid, 0)).collect();
+    let mut disk = Disk::new("uid_fair", 1, 1_000_000).with_users(&users, 1);
+    disk.set("", "uid:*:max=1+8KiB/s+min=1+4KiB/s");
+    disk.fill(20);
+    disk.run(1);
+    let got = disk.run(5);
+    let above = got.values().filter(|served| served.0 > 7).count();
+    // Few blocks of a table that is half full are full.
+    assert!(above < 40, "{above}");
+}
+
+/// Verifies that a cgroup whose path is unknown does not get the limits of another one.
+#[test]
+fn an_unknown_cgroup_has_no_limits_of_another() {
+    let mut disk = Disk::new("cgroup_fair", 1, 1000);
+    let attrs = Attrs {
+        cgroup: CgroupPath::parse(b"/limits/never/seen").expect("a path"),
+        ..Attrs::UNKNOWN
+    };
+    let push = |disk: &mut Disk| {
+        let part = &mut disk.parts[0];
+        feed(part);
+        let class = part.classify(&attrs, disk.now);
+        let request = Request::new(1, 0, 1, disk.now);
+        part.enqueue(request, class, disk.now).expect("queued");
+    };
+    disk.set("", "cgroup:/limits/never/seen:max=1");
+    for _ in 0..20 {
+        push(&mut disk);
+    }
+    let taken = |disk: &mut Disk| {
+        let part = &mut disk.parts[0];
+        let items = (0..20).map(|_| part.get(&view(disk.now, false)));
+        items
+            .filter(|next| matches!(next, Decision::Item(_)))
+            .count()
+    };
+    assert_eq!(taken(&mut disk), 3);
+    disk.set(
+        "",
+        "clear cgroup:/limits/other*:max=2,cgroup:/limits/else:max=1",
+    );
+    assert_eq!(taken(&mut disk), 17);
+}
+
+/// A request that is queued.
+struct Queued {
+    part: usize,
+    class: ClassId,
+    place: Number,
+    id: u64,
+}
+
+/// Mixes all operations on parts that share buckets.
+///
+/// Verifies that no request is lost or dispatched twice, that forced decisions find a request, that
+/// throttled parts name a time at which they go on, and that a maximum of all holds.
+fn storm(mode: &str, parts: u32, seed: u64) {
+    const LIMITS: &[&str] = &[
+        "uid:*:max=50",
+        "uid:1:max=5 uid:2:max=1000+1MB/s+min=20 gid:1:max=100",
+        "gid:*:max=40+min=10 uid:3:class=idle jobid:*:max=30",
+        "clear",
+        "clear uid:*:min=100 gid:0:class=realtime",
+        "gid:1:max=10+burst=3s uid:*:max=1GB/s",
+        "jobid:a:max=2 gid:2:min=1GB/s",
+    ];
+    let mut rng = Rng::new(seed);
+    let mut draw = |below: u64| rng.next_u64() % below;
+    let mut tunables = Tunables::default();
+    if draw(2) == 0 {
+        tunables.cost_model = CostModel::Time;
+    }
+    if draw(2) == 0 {
+        tunables.locality = Locality::On;
+    }
+    tunables.opp_threshold = OppThreshold::new(draw(2) as u32 * 4).expect("within limits");
+    let mut disk = Disk::with(tunables, mode, parts, 1000);
+    let mut queued: Vec<Queued> = Vec::new();
+    let mut active = Vec::new();
+    let (mut id, mut refreshes) = (0, vec![None; parts as usize]);
+    for step in 0..4000 {
+        let at = draw(parts.into()) as usize;
+        disk.now += [0, 1000, 100_000, 3_000_000][draw(4) as usize];
+        let now = disk.now;
+        match draw(40) {
+            0 => {
+                let text = LIMITS[draw(LIMITS.len() as u64) as usize];
+                let before = disk.plan.as_deref();
+                let next = match before {
+                    Some(plan) => plan.limits().apply(text),
+                    None => Limits::new().apply(text),
+                };
+                let next = Shared::new(next.expect(text)).expect("memory");
+                let plan = LimitPlan::new(next, before, 1024).expect("memory");
+                disk.plan = Some(Shared::new(plan).expect("memory"));
+                let weights = format!("uid:{}:{}", draw(6), 1 + draw(9));
+                let weights = disk.weights.apply(&weights).expect("valid");
+                disk.weights = Shared::new(weights).expect("memory");
+                let plan = disk.plan.clone().filter(|plan| !plan.limits().is_empty());
+                let update = Update::new(disk.weights.clone(), &disk.tunables).with_limits(plan);
+                for (part, refresh) in disk.parts.iter_mut().zip(&mut refreshes) {
+                    part.update(update.clone(), now);
+                    *refresh = Some(0);
+                }
+            }
+            1..=3 => {
+                if let Some(from) = refreshes[at] {
+                    refreshes[at] = disk.parts[at].refresh(from, 1 + draw(8) as u32, now);
+                }
+            }
+            4 => {
+                // An upkeep.
+                disk.parts[at].refresh(0, 3, now);
+            }
+            5 => {
+                disk.now += draw(2) * 11 * SECOND;
+                disk.parts[at].age(disk.now, 4);
+            }
+            6..=20 => {
+                let part = &mut disk.parts[at];
+                feed(part);
+                let mut request = Request::new(0, id, 1 + draw(20) as u32, now);
+                id += 1;
+                let place = request.register();
+                let attrs = Attrs {
+                    uid: Id::new(draw(6) as u32),
+                    gid: Id::new(draw(3) as u32),
+                    jobid: JobId::new([b"a", b"b"][draw(2) as usize]),
+                    ..Attrs::UNKNOWN
+                };
+                let class = part.classify(&attrs, now);
+                let way = match draw(8) {
+                    0 => Some(BypassReason::Opportunity),
+                    1 => Some(BypassReason::Forced {
+                        contended: draw(2) == 0,
+                    }),
+                    2 => Some(BypassReason::Merged),
+                    _ => None,
+                };
+                let passed = way.map(|way| part.pass(class, request.cost(), way, || now));
+                if matches!(passed, None | Some(BypassOutcome::Refused)) {
+                    part.enqueue(request, class, now).expect("queued");
+                    let id = request.id;
+                    queued.push(Queued {
+                        part: at,
+                        class,
+                        place,
+                        id,
+                    });
+                }
+            }
+            21..=25 if !queued.is_empty() => {
+                let one = queued.swap_remove(draw(queued.len() as u64) as usize);
+                let part = &mut disk.parts[one.part];
+                let item = part.dequeue(one.class, &one.place, now).expect("queued");
+                assert_eq!(item.id, one.id);
+            }
+            26..=28 if !active.is_empty() => {
+                let at = draw(active.len() as u64) as usize;
+                let (part, request, grant): (usize, Request, Grant) = active.swap_remove(at);
+                if draw(3) == 0 {
+                    disk.parts[part].refund(grant.class, request.cost(), now);
+                }
+                disk.parts[part].stop(&grant, request.cost(), now);
+            }
+            _ => {
+                let force = draw(12) == 0;
+                let part = &mut disk.parts[at];
+                match part.get(&view(now, force)) {
+                    Decision::Item((request, grant)) => {
+                        let found = queued.iter().position(|one| one.id == request.id);
+                        let one = queued.swap_remove(found.expect("queued once"));
+                        assert_eq!(one.part, at);
+                        active.push((at, request, grant));
+                    }
+                    Decision::Throttled { until } => {
+                        assert!(!force && until > now, "{step}");
+                        assert!(queued.iter().any(|one| one.part == at));
+                    }
+                    Decision::Empty => assert!(queued.iter().all(|one| one.part != at)),
+                }
+            }
+        }
+    }
+    // All requests are dispatched at the times that the parts name.
+    let mut turns = 0;
+    while !queued.is_empty() {
+        let mut until = u64::MAX;
+        for part in &mut disk.parts {
+            match part.get(&view(disk.now, false)) {
+                Decision::Item((request, _)) => {
+                    queued.retain(|one| one.id != request.id);
+                    until = disk.now;
+                }
+                Decision::Throttled { until: at } => until = until.min(at),
+                Decision::Empty => {}
+            }
+        }
+        assert!(until < disk.now + 4000 * SECOND, "{until}");
+        disk.now = until.max(disk.now);
+        turns += 1;
+        assert!(turns < 100_000, "{} queued", queued.len());
+    }
+    assert!(disk.parts.iter().all(Part::is_empty));
+}
+
+#[test]
+fn storms() {
+    let modes = [
+        "uid_fair",
+        "gid_then_uid_fair",
+        "gid_then_uid_then_jobid_fair",
+    ];
+    for seed in 0..30 {
+        for mode in modes {
+            storm(mode, 1 + (seed % 3) as u32, seed);
+        }
+    }
 }

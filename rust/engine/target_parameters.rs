@@ -6,6 +6,9 @@ use kernel::{prelude::*, str::CString, sync::Arc};
 
 use crate::{
     sched::{
+        attr::CgroupPath,
+        mem::Shared,
+        owners::{OwnerCache, OwnerIds, Owners},
         parameters::service::{Level, ServiceParameters as Values},
         policy::{AnyPart, Config},
         priority_sources::PrioritySources,
@@ -35,6 +38,34 @@ pub(crate) enum ClientKind {
     Framework,
 }
 
+/// Use of the cgroup in which a request was made: bit 0 is 1 if a policy needs it; the other bits
+/// are the generation of the owners of cgroups, 0 without owners.
+#[derive(Clone, Copy)]
+pub(crate) struct CgroupUse(u64);
+
+impl CgroupUse {
+    const BY_POLICY: u64 = 1;
+
+    /// No use.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Returns true if a policy needs the cgroup.
+    pub(crate) fn is_by_policy(self) -> bool {
+        self.0 & Self::BY_POLICY != 0
+    }
+
+    /// Returns true if the cgroup is used.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn is_any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Returns true if cgroups have owners.
+    pub(crate) fn has_owners(self) -> bool {
+        self.0 & !Self::BY_POLICY != 0
+    }
+}
+
 /// State that all targets of a service share.
 #[pin_data]
 pub(crate) struct TargetParameters {
@@ -48,8 +79,8 @@ pub(crate) struct TargetParameters {
     kind: AtomicWord,
     /// 1: a policy needs the file of a request.
     wants_file: Hint,
-    /// 1: a policy needs the cgroup in which a request was made.
-    wants_cgroup: Hint,
+    /// The [`CgroupUse`].
+    cgroup_use: Hint,
     /// 1: a policy has more than one class.
     wants_class: Hint,
     /// Index of the [`Level`] in [`Level::ALL`].
@@ -58,6 +89,11 @@ pub(crate) struct TargetParameters {
     /// The [`PrioritySources`].
     sources: Hint,
     unhealthy_factor: Hint,
+    /// Last generation of the owners.
+    generations: AtomicWord,
+    known_owners: OwnerCache,
+    #[pin]
+    owners: SpinLockIrq<Option<Shared<Owners>>>,
     #[pin]
     progress_hook: SpinLockIrq<Option<Arc<dyn ProgressHook>>>,
 }
@@ -73,12 +109,15 @@ impl TargetParameters {
                 stall_ms: AtomicWord::new(0),
                 kind: AtomicWord::new(ClientKind::Block as u64),
                 wants_file: Hint::new(0),
-                wants_cgroup: Hint::new(0),
+                cgroup_use: Hint::new(0),
                 wants_class: Hint::new(0),
                 level: Hint::new(0),
                 pop_window: Hint::new(0),
                 sources: Hint::new(0),
                 unhealthy_factor: Hint::new(0),
+                generations: AtomicWord::new(0),
+                known_owners: OwnerCache::new(),
+                owners <- new_spinlock_irq!(None, "nrs_owners"),
                 progress_hook <- new_spinlock_irq!(None, "nrs_progress_hook"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -182,9 +221,38 @@ impl TargetParameters {
         self.wants_file.get() != 0
     }
 
-    /// Returns true if a policy needs the cgroup in which a request was made.
-    pub(crate) fn wants_cgroup(&self) -> bool {
-        self.wants_cgroup.get() != 0
+    /// Returns the use of the cgroup in which a request was made.
+    pub(crate) fn cgroup_use(&self) -> CgroupUse {
+        CgroupUse(self.cgroup_use.get())
+    }
+
+    /// Gives cgroups these owners. The caller serialises this with [`Self::serve`].
+    pub(crate) fn set_owners(&self, owners: &Shared<Owners>) {
+        let new = (!owners.is_empty()).then(|| owners.clone());
+        let has_owners = new.is_some();
+        let old = core::mem::replace(&mut *self.owners.lock(), new);
+        // Dropped without the lock.
+        drop(old);
+        let CgroupUse(before) = self.cgroup_use();
+        let generation = self.generations.add(2).wrapping_add(2);
+        let owned = if has_owners { generation } else { 0 };
+        self.cgroup_use.set(before & CgroupUse::BY_POLICY | owned);
+    }
+
+    /// Returns the owner of the cgroup `id`, by the owners of `cgroup_use`. `path` returns the path
+    /// of the cgroup, or `None` if the cgroup cannot be found.
+    pub(crate) fn owner(
+        &self,
+        cgroup_use: CgroupUse,
+        id: u64,
+        path: impl FnOnce() -> Option<CgroupPath>,
+    ) -> Option<OwnerIds> {
+        let CgroupUse(bits) = cgroup_use;
+        self.known_owners.of(bits & !CgroupUse::BY_POLICY, id, || {
+            let path = path()?;
+            let owners = self.owners.lock();
+            Some(owners.as_ref().and_then(|owners| owners.of(path)))
+        })
     }
 
     /// Returns true if a policy has more than one class. During such a change, requests are
@@ -198,7 +266,10 @@ impl TargetParameters {
         let any = |asks: fn(&Config) -> bool| configs.clone().any(asks).into();
         self.wants_file
             .set(any(|config| AnyPart::<Held>::wants_file(config.kind())));
-        self.wants_cgroup.set(any(Config::wants_cgroup));
+        let CgroupUse(before) = self.cgroup_use();
+        let by_policy: u64 = any(Config::wants_cgroup);
+        self.cgroup_use
+            .set(before & !CgroupUse::BY_POLICY | by_policy);
         self.wants_class.set(any(|config| {
             AnyPart::<Held>::only_class_of(config.kind()).is_none()
         }));

@@ -15,6 +15,7 @@ use kernel::time::{delay::fsleep, Delta};
 use crate::{
     engine::{
         arrival::Arrival, client::Client, registry::Attachment, service::Service, target::Target,
+        target_parameters::CgroupUse,
     },
     sched::{
         attr::{cgroup::CgroupOwner, Attrs, CgroupPath, Id, Opcode, Priority, Stream},
@@ -22,6 +23,7 @@ use crate::{
         jobid::{JobId, Source, Template},
         nid::{Net, Nid},
         order::Relation,
+        owners::OwnerIds,
         parameters::service::Level,
         partition::admit::AdmissionOutcome,
         timeouts::in_flight::Submitted,
@@ -85,9 +87,10 @@ impl ClientNaming {
         self.template.uses_cgroup() || self.template.uses_host()
     }
 
-    /// Returns the job identifier of the submitter with the identity `whose` and the user `uid`.
-    /// For an anonymous submitter, only the cgroup of the request can name the job and the user.
-    fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId, uid: Option<u32>) -> JobId {
+    /// Returns the job identifier of the submitter with the identity `whose`, for the user `uid`
+    /// and the group `gid`. For an anonymous submitter, only the cgroup of the request can name the
+    /// job and the user.
+    fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId, uid: Id, gid: Id) -> JobId {
         let template = &self.template;
         let unknown = whose.owner.is_none();
         let (mut cgroup, mut host) = ([0; 64], [0; 65]);
@@ -96,13 +99,13 @@ impl ClientNaming {
         } else {
             None
         };
-        if uid.is_none() && cgroup.is_none() {
+        if uid == Id::ABSENT && cgroup.is_none() {
             return JobId::ABSENT;
         }
         template.expand(&Source {
             comm: &if unknown { [0; 16] } else { whose.comm },
-            uid,
-            gid: whose.owner.map(|(_, gid)| gid),
+            uid: uid.get(),
+            gid: gid.get(),
             pid: (!unknown).then_some(whose.pid),
             host: if template.uses_host() && !unknown {
                 who.hostname(&mut host)
@@ -261,13 +264,21 @@ impl BlockClient {
         self.client()
             .load()
             .count_operation(traits.cpu, traits.opcode);
-        if who.is_anonymous() {
+        let dispatch = self.service().dispatch();
+        let wants_class = dispatch.wants_class();
+        let cgroup_use = match wants_class {
+            true => dispatch.cgroup_use(),
+            false => CgroupUse::NONE,
+        };
+        let mapped = self.mapped(cgroup_use, who);
+        if mapped.is_some() {
+            self.client().load().count_by_map(traits.cpu);
+        } else if who.is_anonymous() {
             match who.cgroup() {
                 Some(_) => self.client().load().count_by_cgroup(traits.cpu),
                 None => self.client().load().count_anonymous(traits.cpu),
             }
         }
-        let dispatch = self.service().dispatch();
         let target = self.target();
         let range = held.byte_range();
         // All clients of a backing device share one ordering domain.
@@ -277,7 +288,8 @@ impl BlockClient {
         // The file does not fit, and neither does the host name, which may change at any time.
         let fits = !traits.wants_file && !naming.template.uses_host();
         let arrival = Arrival {
-            ident: (dispatch.wants_class() && fits).then(|| self.ident(traits, naming, who)),
+            ident: (wants_class && fits)
+                .then(|| self.ident(traits, naming, who, cgroup_use, mapped)),
             load: self.client().load(),
             target,
             must_pass: traits.must_pass,
@@ -290,7 +302,7 @@ impl BlockClient {
             may_overflow: true,
             domain,
         };
-        let attrs = || self.attrs(traits, naming, who, range.object);
+        let attrs = || self.attrs(traits, naming, who, mapped, range.object);
         self.service().arrive(held, &arrival, attrs).went
     }
 
@@ -315,8 +327,9 @@ impl BlockClient {
         who: &Submitter<'_>,
     ) -> MergeCharge {
         let object = self.target().index().into();
+        let mapped = self.mapped(self.service().dispatch().cgroup_use(), who);
         MergeCharge {
-            attrs: self.attrs(traits, naming, who, object),
+            attrs: self.attrs(traits, naming, who, mapped, object),
             cost: traits.cost(false),
             cpu: traits.cpu,
         }
@@ -329,30 +342,44 @@ impl BlockClient {
         self.service().merge(self.target(), *cpu, attrs, *cost);
     }
 
-    /// Returns the attributes of a request; its range is in `object`.
+    /// Returns the owner of the submitter's cgroup by the administrator's map.
+    fn mapped(&self, cgroup_use: CgroupUse, who: &Submitter<'_>) -> Option<OwnerIds> {
+        if !cgroup_use.has_owners() {
+            return None;
+        }
+        let id = who.cgroup().filter(|id| *id != 0)?;
+        let path = || who.names_of(id).map(|(path, _)| path);
+        self.service().dispatch().owner(cgroup_use, id, path)
+    }
+
+    /// Returns the attributes of a request, which belongs to `mapped` if there is one; its range is
+    /// in `object`.
     fn attrs(
         &self,
         traits: &RequestTraits,
         naming: &ClientNaming,
         who: &Submitter<'_>,
+        mapped: Option<OwnerIds>,
         object: u64,
     ) -> Attrs {
         let whose = who.whose(true, true);
-        let wants_cgroup = whose.owner.is_none() || self.service().dispatch().wants_cgroup();
-        let names = if wants_cgroup {
+        let mapped = mapped.map(|OwnerIds { uid, gid }| (uid, gid));
+        let known = mapped.or(whose.owner);
+        let by_policy = self.service().dispatch().cgroup_use().is_by_policy();
+        let names = if known.is_none() || by_policy {
             who.cgroup_names()
         } else {
             None
         };
         let (cgroup, of_cgroup) = names.unwrap_or((CgroupPath::ABSENT, None));
-        let (uid, gid, owner) = match (whose.owner, of_cgroup) {
+        let (uid, gid, owner) = match (known, of_cgroup) {
             (Some((uid, gid)), _) => (Id::new(uid), Id::new(gid), CgroupPath::ABSENT),
             // The group and the job of a user's slice are not known.
             (None, Some(CgroupOwner::User(uid))) => (Id::new(uid), Id::ABSENT, cgroup),
             (None, Some(CgroupOwner::Cgroup(owner))) => (Id::ABSENT, Id::ABSENT, owner),
             (None, None) => (Id::ABSENT, Id::ABSENT, CgroupPath::ABSENT),
         };
-        let jobid = || naming.jobid(who, &whose, uid.get());
+        let jobid = || naming.jobid(who, &whose, uid, gid);
         let nid_of = |client: IpAddr| Nid::new(Net::Tcp, 0, client.into()).ok();
         Attrs {
             nid: naming.nid.or_else(|| whose.client.and_then(nid_of)),
@@ -381,11 +408,12 @@ impl BlockClient {
         traits: &RequestTraits,
         naming: &ClientNaming,
         who: &Submitter<'_>,
+        cgroup_use: CgroupUse,
+        mapped: Option<OwnerIds>,
     ) -> [u64; 5] {
         let template = &naming.template;
         let by_stream = naming.stream == Stream::Cgroup;
-        let by_cgroup =
-            by_stream || template.uses_cgroup() || self.service().dispatch().wants_cgroup();
+        let by_cgroup = by_stream || template.uses_cgroup() || cgroup_use.is_by_policy();
         let SubmitterId {
             comm,
             owner,
@@ -393,7 +421,10 @@ impl BlockClient {
             pid,
             cgroup,
         } = who.whose(template.uses_pid(), by_cgroup);
-        let (uid, gid) = owner.unwrap_or_default();
+        let (uid, gid) = match mapped {
+            Some(OwnerIds { uid, gid }) => (uid, gid),
+            None => owner.unwrap_or_default(),
+        };
         // Process ids have 22 bits.
         let pid = naming.generation << 22 ^ pid;
         let detail = match cgroup {
@@ -421,7 +452,10 @@ impl BlockClient {
             comm as u64,
             (comm >> 64) as u64,
             // Numbers of operations are below 2048.
-            detail << 12 | u64::from(traits.opcode.number()) << 1 | u64::from(owner.is_none()),
+            detail << 13
+                | u64::from(mapped.is_some()) << 12
+                | u64::from(traits.opcode.number()) << 1
+                | u64::from(owner.is_none()),
         ]
     }
 

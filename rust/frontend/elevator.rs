@@ -35,7 +35,7 @@ use crate::{
         hotplug, layout,
         node::{Held, NodeAccount},
         series::ELOOP,
-        task,
+        task::{self, RecordedParts},
     },
 };
 
@@ -131,6 +131,14 @@ impl ScheduledDisk {
     /// Returns true if requests may be deferred: they need not keep the order of arrival.
     fn may_defer(&self) -> bool {
         self.member.service().dispatch().level() != Level::Overlap
+    }
+
+    /// Returns what policies may need of a submitter.
+    fn recorded_parts(&self) -> RecordedParts {
+        RecordedParts {
+            names: self.settings.naming.uses_names(),
+            path: self.member.service().dispatch().cgroup_use().is_any(),
+        }
     }
 
     /// Joins the service that `settings` name.
@@ -256,8 +264,8 @@ impl Scheduler for ScheduledDisk {
 
     #[inline]
     fn defer(&self, bio: SubmittedBio) -> Result<(), SubmittedBio> {
-        let names = self.settings.naming.uses_names();
-        self.tags.defer_bio(bio, names, || self.may_defer())
+        self.tags
+            .defer_bio(bio, || self.recorded_parts(), || self.may_defer())
     }
 
     #[inline]
@@ -275,7 +283,7 @@ impl Scheduler for ScheduledDisk {
         // The counts only matter while requests are queued.
         if !target.slot_pool().is_uncontended() {
             let may_defer = self.may_defer() && !request.is_in_flush();
-            let entered = (self.tags).enter(request, &who, naming.uses_names(), may_defer);
+            let entered = (self.tags).enter(request, &who, self.recorded_parts(), may_defer);
             let Some((entered, share)) = entered else {
                 return;
             };

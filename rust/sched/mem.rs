@@ -15,6 +15,7 @@
 use backend::{Boxed, Counted, Large, Small};
 use core::{
     marker::PhantomData,
+    mem::swap,
     ops::{Deref, DerefMut},
 };
 
@@ -471,6 +472,26 @@ impl<T> GrowingList<T> {
             backend::reserve_large(&mut self.vec, more)?;
         }
         backend::push_large(&mut self.vec, value).map_err(|_| NoMemory)
+    }
+
+    /// Inserts `value` at the index `at`; may sleep. The elements from there on move by one.
+    pub fn insert(&mut self, at: usize, mut value: T) -> Result<(), NoMemory> {
+        for place in self.as_mut_slice().iter_mut().skip(at) {
+            swap(place, &mut value);
+        }
+        self.push(value)
+    }
+
+    /// Removes the element at the index `at`, if there is one.
+    pub fn remove(&mut self, at: usize) {
+        if let Some(rest) = self
+            .as_mut_slice()
+            .get_mut(at..)
+            .filter(|rest| !rest.is_empty())
+        {
+            rest.rotate_left(1);
+            self.truncate(self.as_slice().len().saturating_sub(1));
+        }
     }
 
     /// Returns the elements.

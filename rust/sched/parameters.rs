@@ -26,6 +26,7 @@ use core::{ffi::CStr, fmt};
 
 use crate::sched::{
     error::{Code, Error, Result},
+    owners,
     policy::{self, params::BufferMax, Tunables, Tuning},
     timeouts::terms::{self, TimeoutTerms},
 };
@@ -216,7 +217,7 @@ impl Values {
 static GROUPS: [&[&[Parameter]]; 3] = [
     &[service::POLICIES],
     policy::PARAMETERS,
-    &[service::PARAMETERS, terms::PARAMETERS],
+    &[owners::PARAMETERS, service::PARAMETERS, terms::PARAMETERS],
 ];
 
 /// Returns all parameters, in the order in which they are shown.

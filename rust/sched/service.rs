@@ -36,6 +36,8 @@ use super::{
     error::Result,
     head::Head,
     item::Item,
+    mem::Shared,
+    owners::Owners,
     parameters::Values,
     policy::{
         control::{self, ByHead, OverseerContext, Parameters, RefusalReason},
@@ -141,6 +143,9 @@ pub trait ServiceHost: ServiceParts {
 
     /// Applies the values of the service itself, after its policies and its order tables.
     fn values_changed(&self, old: &Values, new: &Values);
+
+    /// Gives cgroups these owners.
+    fn owners_changed(&self, owners: &Shared<Owners>);
 
     /// Follows a change of the primaries from `old` to `new`; `kept` is the state after it.
     fn primaries_changed(&self, old: &Primaries, new: &Primaries, kept: &Kept);

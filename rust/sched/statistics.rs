@@ -225,6 +225,8 @@ stats! {
             "Requests without a known owner";
         by_cgroup: Counter Plain "nrs_client_cgroup_requests_total"
             "Requests whose owner is known by the cgroup";
+        by_map: Counter Plain "nrs_client_mapped_requests_total"
+            "Requests whose owner is that of the cgroup in nrs_owners";
         ost_read: Counter Plain "nrs_client_operations_total"{operation="read"} "Reads";
         ost_write: Counter Plain "nrs_client_operations_total"{operation="write"} "Writes";
         ost_punch: Counter Plain "nrs_client_operations_total"{operation="punch"} "Punches";

@@ -64,6 +64,16 @@ pub(crate) struct SubmitterId {
     pub(crate) cgroup: Option<u64>,
 }
 
+/// Attributes that only some settings need.
+#[cfg(feature = "elevator")]
+#[derive(Clone, Copy)]
+pub(crate) struct RecordedParts {
+    /// Names for job identifiers.
+    pub(crate) names: bool,
+    /// The path of the cgroup.
+    pub(crate) path: bool,
+}
+
 /// Copy of a submitter's attributes, for bios that are submitted later.
 pub(crate) struct SubmitterRecord {
     whose: SubmitterId,
@@ -130,10 +140,11 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Returns a copy of the attributes, with names if `names`; `None` without memory.
+    /// Returns a copy of the attributes, with these parts; `None` without memory. An anonymous
+    /// submitter has a path in any case.
     #[cfg(feature = "elevator")]
-    pub(crate) fn record(&self, names: bool) -> Option<SubmitterRecord> {
-        let names = if names {
+    pub(crate) fn record(&self, parts: RecordedParts) -> Option<SubmitterRecord> {
+        let names = if parts.names {
             let (mut cgroup, mut host) = ([0; 64], [0; 65]);
             let len = self.cgroup_name(&mut cgroup).map(<[u8]>::len);
             self.hostname(&mut host);
@@ -145,12 +156,12 @@ impl<'a> Submitter<'a> {
         } else {
             None
         };
+        let whose = self.whose(true, true);
+        let has_path = whose.cgroup.is_some() && (parts.path || whose.owner.is_none());
         Some(SubmitterRecord {
-            whose: self.whose(true, true),
+            whose,
             task: self.task_owner(),
-            path: self
-                .cgroup()
-                .map(|_| ReadPath::new(|level, buf| self.part(level, buf))),
+            path: has_path.then(|| ReadPath::new(|level, buf| self.part(level, buf))),
             charged: self.charged_cgroup(),
             names,
             counter: Hint::new(0),
@@ -342,14 +353,20 @@ impl<'a> Submitter<'a> {
     /// Returns the path and the owner of the cgroup of [`Self::cgroup`]; `None` also if the task
     /// moves all the time.
     pub(crate) fn cgroup_names(&self) -> Option<CgroupNames> {
+        (0..MOVES_MAX).find_map(|_| self.names_of(self.cgroup()?))
+    }
+
+    /// Returns the path and the owner of the cgroup `id` of [`Self::cgroup`]; `None` if the task
+    /// has moved.
+    pub(crate) fn names_of(&self, id: u64) -> Option<CgroupNames> {
         if let Some(record) = self.recorded() {
             return record.path.as_ref().map(ReadPath::keep);
         }
+        if id == 0 {
+            return None;
+        }
         let name = |level, buf: &mut [u8]| self.part(level, buf);
-        (0..MOVES_MAX).find_map(|_| {
-            let id = self.cgroup().filter(|id| *id != 0)?;
-            names_of(id, misc::now(), name, || self.cgroup() == Some(id))
-        })
+        names_of(id, misc::now(), name, || self.cgroup() == Some(id))
     }
 
     /// Copies the name at `level` of the path of that cgroup, 1 below the root; returns its length.

@@ -336,6 +336,55 @@ sliced() {
 	umount /mnt/a
 }
 
+# boxed CGROUP UID COMMAND...: Runs a command as that user in a cgroup of the container.
+boxed() {
+	# shellcheck disable=SC2016
+	bash -c 'echo $$ >"$1" && shift && exec "$@"' - \
+		"/sys/fs/cgroup/user.slice/box/$1/cgroup.procs" \
+		setpriv --reuid "$2" --clear-groups bash \
+		-c "$(declare -f reads writes changes)"$'\n"$@"' - "${@:3}"
+}
+
+# Verifies that all requests of a container have the owner in the map, whichever users its tasks
+# have, with writeback; and that a changed map counts at once.
+named() {
+	local box=/sys/fs/cgroup/user.slice/box
+	slices 2007
+	mkdir $box
+	echo '+io +memory' >$box/cgroup.subtree_control
+	mkdir $box/{one,two}
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	set_to svc nrs_owners '/user.slice/b?x=33:44 /user.slice/user-2007.slice=34:45'
+	belongs uid:33 boxed one 2009 writes /dev/mapper/a
+	belongs uid:33 boxed two 0 reads /dev/mapper/a
+	[ "$(counter a by_map)" -ge 512 ] || fail "$(status)"
+	set_to svc nrs_owners '/user.slice/box/two=35:46'
+	belongs uid:35 boxed two 0 reads /dev/mapper/a
+	if [ "$front" != dm ]; then
+		looped /dev/mapper/a
+		belongs uid:33 boxed one 2009 writes /dev/loop0
+		belongs uid:34 in_slice 2007 bash -c "$(declare -f reads); reads /dev/loop0"
+		losetup -d /dev/loop0
+		mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
+		mkdir -p /mnt/a
+		mount -t ext4 /dev/mapper/a /mnt/a
+		mkdir -m 777 /mnt/a/all
+		belongs uid:33 flushed boxed one 2009 dd if=/dev/zero of=/mnt/a/all/file bs=64k count=16
+		umount /mnt/a
+	fi
+	policy svc 'fairshare gid_fair'
+	belongs gid:44 boxed one 2009 writes /dev/mapper/a
+	policy svc 'fairshare jobid_fair'
+	belongs jobid:dd.33 boxed one 2009 writes /dev/mapper/a
+	policy svc 'fairshare uid_fair'
+	set_to svc nrs_owners '-/user.slice/b?x'
+	belongs uid:2009 boxed one 2009 writes /dev/mapper/a
+	belongs uid:35 boxed two 0 reads /dev/mapper/a
+}
+
 # Verifies an NVMe target over the loopback, for a user of its client.
 nvme() {
 	local target=/sys/kernel/config/nvmet
@@ -603,6 +652,7 @@ try 30 "a user namespace: the user outside" spaced
 try 60 "subordinate ids: the user who created the namespace" subordinate
 try 30 "suid: root; seteuid: the assumed user" elevated
 try 30 "a user's slice of systemd: the user" sliced
+try 60 "a container in the map of cgroups: its owner" named
 long try 60 "layers: the user, the cgroup alone, or none" between
 long try 60 "page cache: the cgroup that dirtied the file first, the uid of the caller" cached
 long try 60 "NVMe target: no owner" nvme

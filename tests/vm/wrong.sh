@@ -115,6 +115,8 @@ nrs_policies|fairshare uid_then_uid_fair|EINVAL
 nrs_policies|LONG|EINVAL
 nrs_tbf_rule|change default rate=5|ENODEV
 nrs_fairshare_weights|uid:1:2 uid:2:0|EINVAL
+nrs_owners|/a=1:2 /=1:2|EINVAL
+nrs_owners|-/a|ENOENT
 nrs_fairshare_delta_ms|9|EINVAL
 nrs_delay_min|reg_delay_min:4 hp_delay_min:301|EINVAL
 slots|65536|EINVAL

@@ -158,6 +158,11 @@ impl ClientLoad {
         self.count(cpu, |counts| &counts.by_cgroup);
     }
 
+    /// Counts a request whose owner is that of the cgroup by the administrator's map.
+    pub(crate) fn count_by_map(&self, cpu: u16) {
+        self.count(cpu, |counts| &counts.by_map);
+    }
+
     /// Counts a request by its operation, if devices have this operation.
     pub(crate) fn count_operation(&self, cpu: u16, opcode: Opcode) {
         match opcode {

@@ -10,6 +10,8 @@ use crate::{
     sched::{
         attr::Priority,
         error::{self, Code},
+        mem::Shared,
+        owners::Owners,
         parameters::{service::EnforceCredits, Values},
         policy::{
             control::{OverseerContext, RefusalReason},
@@ -96,6 +98,10 @@ impl ServiceHost for Service {
         }
         self.follow_terms(&values.timeouts);
         self.share_out(values.service.slots);
+    }
+
+    fn owners_changed(&self, owners: &Shared<Owners>) {
+        self.dispatch.set_owners(owners);
     }
 
     fn primaries_changed(&self, old: &Primaries, new: &Primaries, kept: &Kept) {

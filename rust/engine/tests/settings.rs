@@ -99,7 +99,7 @@ mod names {
         let service = Service::new(c"kunit", Some(1))?;
         // Name, value, result, and displayed value if it is short. Host tests cover values out of
         // range.
-        let cases: [(&str, &str, Result, &str); 53] = [
+        let cases: [(&str, &str, Result, &str); 56] = [
             ("slots", "7", Ok(()), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
             ("high_priority_ratio", "0", Ok(()), "0\n"),
@@ -126,6 +126,9 @@ mod names {
             ("nrs_fairshare_cross_cpt", "1", Ok(()), "1\n"),
             ("nrs_fairshare_weights", "clear", Ok(()), ""),
             ("nrs_tbf_stats_reset", "1", Ok(()), "-"),
+            ("nrs_owners", "/b=3:4 /a=1:2", Ok(()), "/a=1:2\n/b=3:4\n"),
+            ("nrs_owners", "-/c", Err(ENOENT), "/a=1:2\n/b=3:4\n"),
+            ("nrs_owners", "clear", Ok(()), ""),
             ("nrs_fairshare_select", "paper", Ok(()), "paper\n"),
             ("nrs_fairshare_stats", "1", Err(EACCES), ""),
             ("clients", "1", Err(EACCES), CLIENTS),

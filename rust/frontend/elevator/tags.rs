@@ -35,7 +35,7 @@ use crate::{
             Submission, SubmittedBio,
         },
         misc,
-        task::{self, Submitter},
+        task::{self, RecordedParts, Submitter},
     },
 };
 
@@ -171,22 +171,22 @@ impl Tags {
     }
 
     /// Defers a bio if its owner has no room; returns the bio if it is to be submitted now.
-    /// `names`: job identifiers need the names of the submitter.
+    /// `parts`: what policies may need of the submitter.
     #[inline]
     pub(super) fn defer_bio(
         &self,
         bio: SubmittedBio,
-        names: bool,
+        parts: impl FnOnce() -> RecordedParts,
         may_defer: impl FnOnce() -> bool,
     ) -> Result<(), SubmittedBio> {
         if self.shares.are_few() || !may_defer() {
             return Err(bio);
         }
-        self.defer_bio_over(bio, names)
+        self.defer_bio_over(bio, parts())
     }
 
     #[cold]
-    fn defer_bio_over(&self, bio: SubmittedBio, names: bool) -> Result<(), SubmittedBio> {
+    fn defer_bio_over(&self, bio: SubmittedBio, parts: RecordedParts) -> Result<(), SubmittedBio> {
         let shares = &self.shares;
         let who = task::submitter().of_bio(bio.view());
         if who.is_counted(shares.id())
@@ -200,7 +200,7 @@ impl Tags {
             let table = shares.table.lock();
             table.is_over(owner, tags) && table.deferred() < shares.deferred_max
         };
-        let Some(record) = is_over.then(|| who.record(names)).flatten() else {
+        let Some(record) = is_over.then(|| who.record(parts)).flatten() else {
             return Err(bio);
         };
         self.add(owner, bio.defer(record)?);
@@ -213,7 +213,7 @@ impl Tags {
         &self,
         request: Request<'a>,
         who: &Submitter<'_>,
-        names: bool,
+        parts: RecordedParts,
         may_defer: bool,
     ) -> Option<(Request<'a>, u16)> {
         let shares = &self.shares;
@@ -224,7 +224,7 @@ impl Tags {
         if shares.are_few() || !may_defer || !Self::may_defer(request.view(), who) {
             return Some((request, shares.with(|table| table.enter(owner)) as u16));
         }
-        self.enter_or_defer(request, who, owner, names)
+        self.enter_or_defer(request, who, owner, parts)
     }
 
     /// Counts a request of `owner`, or defers it if its owner has no room.
@@ -234,7 +234,7 @@ impl Tags {
         request: Request<'a>,
         who: &Submitter<'_>,
         owner: Owner,
-        names: bool,
+        parts: RecordedParts,
     ) -> Option<(Request<'a>, u16)> {
         let shares = &self.shares;
         let tags = shares.tags();
@@ -245,7 +245,7 @@ impl Tags {
         if let Some(index) = entered {
             return Some((request, index as u16));
         }
-        let deferred = match who.record(names) {
+        let deferred = match who.record(parts) {
             Some(record) => request.defer(record),
             None => Err(request),
         };

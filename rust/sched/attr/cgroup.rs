@@ -35,6 +35,7 @@ use crate::sched::{
     units::NSEC_PER_SEC,
 };
 use core::fmt;
+pub use table::Version;
 use table::{set_if_new, tables, Row, KEPT_S, ROWS, WAYS};
 
 /// Maximum length of a text, bytes.

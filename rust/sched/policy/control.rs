@@ -23,6 +23,7 @@ use crate::sched::{
     error::{Code, Error, Result},
     item::Item,
     mem::{NoMemory, Shared},
+    owners::Owners,
     parameters::Values,
     report::Report,
     text::Heads,
@@ -39,9 +40,20 @@ pub struct Parameters {
     pub values: Values,
     /// State that is more than a value.
     pub kept: Kept,
+    /// Owners of cgroups.
+    pub owners: Shared<Owners>,
 }
 
 impl Parameters {
+    /// Creates parameters with `values`, before anything else is set; may sleep.
+    pub fn new(values: Values) -> core::result::Result<Self, NoMemory> {
+        Ok(Self {
+            values,
+            kept: Kept::empty()?,
+            owners: Shared::new(Owners::new())?,
+        })
+    }
+
     /// Verifies that values and kept state fit; see [`Keep::check`].
     pub fn check(&self) -> Result {
         self.kept.check(&self.values.policies)
@@ -620,9 +632,11 @@ macro_rules! controls {
                 all.into_iter().flatten().next()
             }
 
-            /// Returns the parameters that policies show and execute themselves.
+            /// Returns the parameters that policies show and execute themselves, and that of
+            /// owners.
             pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static TextParameter<H>> {
                 let all = [
+                    $crate::sched::owners::texts::<H>(),
                     $($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>(),)+
                 ];
                 all.into_iter().flatten()

@@ -43,10 +43,7 @@ impl<I: Item + 'static> ServiceDraft<I> {
     /// `ENOMEM`.
     pub fn new(values: Values) -> Result<Self> {
         let stored = Owned::new(Stored {
-            parameters: Parameters {
-                values,
-                kept: Kept::empty()?,
-            },
+            parameters: Parameters::new(values)?,
             primaries: [None; 2],
             shared: SharedStates::new(),
         })?;

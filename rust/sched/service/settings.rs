@@ -101,10 +101,7 @@ impl ServiceSettings {
     pub fn new(values: Values) -> Result<Self> {
         Ok(Self {
             stored: Owned::new(Stored {
-                parameters: Parameters {
-                    values,
-                    kept: Kept::empty()?,
-                },
+                parameters: Parameters::new(values)?,
                 primaries: [None; 2],
                 shared: SharedStates::new(),
             })?,
@@ -351,6 +348,7 @@ impl ServiceSettings {
         if parameters.values != self.parameters().values {
             host.values_changed(&self.parameters().values, &parameters.values);
         }
+        host.owners_changed(&parameters.owners);
         self.stored.parameters = parameters;
         self.defaults = defaults;
     }
@@ -400,6 +398,9 @@ impl ServiceSettings {
             primaries,
             ..
         } = &*self.stored;
+        if !parameters.owners.ptr_eq(&old.parameters.owners) {
+            host.owners_changed(&parameters.owners);
+        }
         if *primaries != old.primaries {
             host.primaries_changed(&old.primaries, primaries, &parameters.kept);
         }

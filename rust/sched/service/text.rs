@@ -39,6 +39,7 @@ pub(super) fn write(stored: &Stored, defaults: &Values, out: &mut dyn Write) -> 
             }
         }
     }
+    parameters.owners.write_lines("nrs_owners ", out)?;
     let policies = &parameters.values.policies;
     parameters
         .kept

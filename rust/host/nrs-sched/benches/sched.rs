@@ -23,7 +23,7 @@ use nrs_sched::{
             params::Select,
             stats::{report, NodeRow, NodeRows},
         },
-        Config, Kept, Kind, Part, Tunables, ROWS,
+        Config, Kind, Part, Tunables, ROWS,
     },
     ranges::{NodeReport, RangeBuilder},
     rng::avalanche,
@@ -213,10 +213,7 @@ fn agent(c: &mut Criterion) {
     }
     let mut parts = RunningParts::default();
     parts.add(Priority::Regular, part);
-    let mut parameters = Parameters {
-        values: Values::default(),
-        kept: Kept::empty().expect("memory"),
-    };
+    let mut parameters = Parameters::new(Values::default()).expect("memory");
     let started = parameters.kept.follow(&[None; 2], &[Some(config), None]);
     started.expect("memory");
     let mut group = c.benchmark_group("agent");

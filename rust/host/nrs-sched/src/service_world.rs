@@ -7,6 +7,8 @@ use crate::{
     attr::Priority,
     error::{Code, Error, Result},
     head::Head,
+    mem::Shared,
+    owners::Owners,
     parameters::{self, Parameter, Values},
     policy::{control::OverseerContext, AnyOverseer, Config, Kept, Kind, Nothing, Tunables},
     report::Report,
@@ -83,6 +85,8 @@ pub struct ServiceWorld {
     pub records: Cell<u32>,
     /// Values that the service applied last.
     pub values: Cell<Values>,
+    /// Owners of cgroups that the service applied last.
+    pub owners: RefCell<Option<Shared<Owners>>>,
     /// Number of changes of the primaries.
     pub primaries_changed: Cell<u32>,
     /// Number of times that decisions were retried.
@@ -104,6 +108,7 @@ impl ServiceWorld {
             ordered: Cell::new(false),
             records: Cell::new(values.service.buffer_max.get()),
             values: Cell::new(values),
+            owners: RefCell::new(None),
             primaries_changed: Cell::new(0),
             retries: Cell::new(0),
         };
@@ -313,6 +318,10 @@ impl ServiceHost for ServiceWorld {
     fn values_changed(&self, old: &Values, new: &Values) {
         assert!(self.values.get() == *old && old != new, "a change");
         self.values.set(*new);
+    }
+
+    fn owners_changed(&self, owners: &Shared<Owners>) {
+        *self.owners.borrow_mut() = Some(owners.clone());
     }
 
     fn primaries_changed(&self, old: &Primaries, new: &Primaries, _kept: &Kept) {

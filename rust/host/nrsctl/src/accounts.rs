@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::{Failure, FailureKind, Result};
+use crate::stats::Entity;
 
 /// Maximum number of keys for one run of `getent`.
 const KEYS_MAX: usize = 1000;
@@ -210,12 +211,22 @@ impl Accounts {
     }
 
     /// Replaces the numbers of users and groups by names in the names of `entities`.
-    pub fn name<'a>(&self, entities: impl Iterator<Item = &'a mut String>) {
-        let entities: Vec<&mut String> = entities.collect();
-        self.prepare(ENTITY, entities.iter().map(|entity| &entity[..]));
-        for entity in entities {
-            if let Cow::Owned(name) = self.names(ENTITY, entity) {
-                *entity = name;
+    pub fn name<'a>(&self, entities: impl Iterator<Item = &'a mut Entity>) {
+        let mut entities: Vec<_> = entities.collect();
+        let form = |entity: &Entity| {
+            if entity.policy == "tbf" {
+                CLASS
+            } else {
+                ENTITY
+            }
+        };
+        for kind in [CLASS, ENTITY] {
+            let of_kind = entities.iter().filter(|entity| form(entity) == kind);
+            self.prepare(kind, of_kind.map(|entity| &entity.name[..]));
+        }
+        for entity in &mut entities {
+            if let Cow::Owned(name) = self.names(form(entity), &entity.name) {
+                entity.name = name;
             }
         }
     }
@@ -269,16 +280,18 @@ fn replaced(text: &str, spans: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
     (new + &text[end..]).into()
 }
 
-/// Pseudo-parameter for the names of entities.
-const ENTITY: &str = "";
+/// Pseudo-parameters for the names of entities of a tree, and of classes of `tbf`.
+const ENTITY: &str = "/";
+const CLASS: &str = " ";
 
 /// Returns the values of `uid` and `gid` in a value of `parameter`.
 fn spans(parameter: &str, text: &str) -> Vec<Span> {
     match parameter {
         "nrs_tbf_rule" => conditions(text),
         "nrs_fairshare_weights" | "nrs_fairshare_limits" => weights(text),
+        "nrs_owners" => owners(text),
         "nrs_qbm_config" => clients(text),
-        ENTITY => entities(text),
+        ENTITY | CLASS => entities(text, parameter),
         _ => Vec::new(),
     }
 }
@@ -308,9 +321,36 @@ fn conditions(text: &str) -> Vec<Span> {
 
 /// Returns the values of `uid:VALUE:WEIGHT` and `-uid:VALUE`, and of `gid`.
 fn weights(text: &str) -> Vec<Span> {
-    let mut found = Vec::new();
+    let values = items(text).filter_map(|item| {
+        let (removes, item) = match item.strip_prefix('-') {
+            Some(item) => (true, item),
+            None => (false, item),
+        };
+        let (field, value) = item.split_once(':')?;
+        let value = match value.rsplit_once(':') {
+            Some((value, _)) if !removes => value,
+            _ => value,
+        };
+        Some((place(text, value), Database::of(field)?))
+    });
+    values.collect()
+}
+
+/// Returns the users and groups of `PATH=USER:GROUP`.
+fn owners(text: &str) -> Vec<Span> {
+    let owners = items(text).filter(|item| !item.starts_with('-'));
+    let ids = owners.filter_map(|item| item.rsplit_once('=')?.1.split_once(':'));
+    let both = ids.flat_map(|(user, group)| {
+        [(user, Database::Passwd), (group, Database::Group)]
+            .map(|(name, database)| (place(text, name), database))
+    });
+    both.collect()
+}
+
+/// Returns the items of a list, which blanks and commas outside quotes separate.
+fn items(text: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
-    let separates = |c: char| {
+    let separates = move |c: char| {
         match c {
             _ if std::mem::take(&mut escaped) => {}
             '\\' => escaped = quoted,
@@ -319,21 +359,7 @@ fn weights(text: &str) -> Vec<Span> {
         }
         !quoted && matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
     };
-    for item in text.split(separates) {
-        let (removes, item) = match item.strip_prefix('-') {
-            Some(item) => (true, item),
-            None => (false, item),
-        };
-        let Some((field, value)) = item.split_once(':') else {
-            continue;
-        };
-        let value = match value.rsplit_once(':') {
-            Some((value, _)) if !removes => value,
-            _ => value,
-        };
-        found.extend(Database::of(field).map(|database| (place(text, value), database)));
-    }
-    found
+    text.split(separates)
 }
 
 /// Returns the client names of a qbm configuration, if the clients are users or groups.
@@ -356,10 +382,14 @@ fn clients(text: &str) -> Vec<Span> {
 }
 
 /// Returns the numbers of users and groups in the name of an entity, such as `gid:5/uid:1000`.
-fn entities(text: &str) -> Vec<Span> {
+/// Paths and jobs may contain `/uid:0`, so in a tree what is below them keeps its numbers.
+fn entities(text: &str, separator: &str) -> Vec<Span> {
     let mut found = Vec::new();
-    for part in text.split(['/', ' ']) {
+    for part in text.split(separator) {
         let (field, value) = part.split_once(':').unwrap_or_default();
+        if separator == ENTITY && matches!(field, "cgroup" | "jobid") {
+            break;
+        }
         let number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let database = Database::of(field).filter(|_| number);
         found.extend(database.map(|database| (place(text, value), database)));
@@ -418,15 +448,30 @@ mod tests {
             let back = accounts.names(parameter, &translated);
             assert_eq!(back, names);
         }
-        for (name, want) in [
-            ("gid:3001/uid:2001", "gid:staff/uid:alice"),
-            ("uid:2001 gid:9", "uid:alice gid:9"),
-            ("uid:absent", "uid:absent"),
-            ("jobid:dd.2001", "jobid:dd.2001"),
+        for (policy, name, want) in [
+            ("fairshare", "gid:3001/uid:2001", "gid:staff/uid:alice"),
+            (
+                "fairshare",
+                "uid:2001/cgroup:/uid:2001",
+                "uid:alice/cgroup:/uid:2001",
+            ),
+            ("fairshare", "cgroup:/a/uid:2001/b", "cgroup:/a/uid:2001/b"),
+            ("fairshare", "cgroup:/a uid:2001", "cgroup:/a uid:2001"),
+            ("fairshare", "jobid:a uid:2001", "jobid:a uid:2001"),
+            ("fairshare", "jobid:a/uid:2001", "jobid:a/uid:2001"),
+            ("tbf", "uid:2001 gid:9", "uid:alice gid:9"),
+            (
+                "tbf",
+                "cgroup:/uid:2001/x uid:2001",
+                "cgroup:/uid:2001/x uid:alice",
+            ),
+            ("qbm", "uid:2001", "uid:alice"),
+            ("qbm", "uid:absent", "uid:absent"),
+            ("tbf", "jobid:dd.2001", "jobid:dd.2001"),
         ] {
-            let mut entity = name.to_string();
+            let mut entity = Entity::new(policy, name.into());
             accounts.name([&mut entity].into_iter());
-            assert_eq!(entity, want);
+            assert_eq!(entity.name, want);
         }
     }
 

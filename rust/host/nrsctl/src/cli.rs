@@ -46,6 +46,9 @@ pub enum Command {
     /// Limits of entities of fairshare: list, set, unset.
     #[command(subcommand)]
     Limit(limit::LimitAction),
+    /// Owners of cgroups, users whose requests all theirs are: list, set, unset.
+    #[command(subcommand)]
+    Owner(owner::OwnerAction),
     /// Policies: list, set.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
@@ -98,6 +101,7 @@ impl Command {
             Command::Rule(args) => rule::run(args, kernel, out),
             Command::Weight(args) => weight::run(args, kernel, out),
             Command::Limit(args) => limit::run(args, kernel, out),
+            Command::Owner(args) => owner::run(args, kernel, out),
             Command::Policy(args) => policy::run(args, kernel, out),
             Command::Status(args) => status::run(args, kernel, out),
             Command::Monitor(args) => monitor::run(args, kernel, out),

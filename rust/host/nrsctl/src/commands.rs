@@ -14,6 +14,7 @@ pub mod limit;
 pub mod list_param;
 pub mod measure;
 pub mod monitor;
+pub mod owner;
 pub mod plot;
 pub mod policy;
 pub mod record;

@@ -156,6 +156,9 @@ pub trait Kernel {
     /// Returns the users and groups of the machine.
     fn accounts(&self) -> &Accounts;
 
+    /// Returns the names of the cgroups in the cgroup `path`, such as `/system.slice`.
+    fn cgroups(&self, path: &str) -> Vec<String>;
+
     /// Returns the status of the agent that listens on `socket`; `None` if no agent runs there.
     fn agent(&self, socket: &Path) -> Result<Option<Status>>;
 }

@@ -482,6 +482,17 @@ impl Kernel for Live {
         &self.accounts
     }
 
+    fn cgroups(&self, path: &str) -> Vec<String> {
+        let directory = self
+            .root
+            .join("sys/fs/cgroup")
+            .join(path.trim_start_matches('/'));
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let cgroups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let names = cgroups.filter_map(|entry| entry.file_name().into_string().ok());
+        names.collect()
+    }
+
     fn agent(&self, socket: &Path) -> Result<Option<Status>> {
         let path = match socket.strip_prefix("/") {
             Ok(below) => self.root.join(below),

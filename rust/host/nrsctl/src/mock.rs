@@ -83,6 +83,14 @@ pub const LINK: &str = "/dev/disk/by-id/wwn-0x5";
 /// Existing users.
 const USERS: &str = "alice:x:2001:3001::/:/bin/sh\nbob:x:2002:3001::/:/bin/sh\n";
 
+/// Paths of the cgroups.
+const CGROUPS: [&str; 4] = [
+    "/system.slice",
+    "/system.slice/web.service",
+    "/system.slice/q'uoted.service",
+    "/user.slice",
+];
+
 /// Existing groups.
 const GROUPS: &str = "staff:x:3001:alice\n";
 
@@ -519,6 +527,15 @@ impl Kernel for Mock {
 
     fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    fn cgroups(&self, path: &str) -> Vec<String> {
+        let below = CGROUPS
+            .iter()
+            .filter_map(|all| all.strip_prefix(path.trim_end_matches('/')));
+        let names = below.filter_map(|rest| rest.strip_prefix('/'));
+        let direct = names.filter(|name| !name.is_empty() && !name.contains('/'));
+        direct.map(str::to_owned).collect()
     }
 
     fn agent(&self, _socket: &Path) -> Result<Option<Status>> {

@@ -59,15 +59,16 @@ pub fn tables() -> &'static Tables {
 }
 
 /// Version of words that readers see as they were written, or not at all.
-struct Version(AtomicWord);
+pub struct Version(AtomicWord);
 
 impl Version {
-    const fn new() -> Self {
+    /// Creates the version of words that are zero.
+    pub const fn new() -> Self {
         Self(AtomicWord::new(0))
     }
 
     /// Returns the result of `read`; `None` if the words were written meanwhile.
-    fn read<R>(&self, read: impl FnOnce() -> Option<R>) -> Option<R> {
+    pub fn read<R>(&self, read: impl FnOnce() -> Option<R>) -> Option<R> {
         let version = self.0.get();
         if version & 1 != 0 {
             return None;
@@ -77,7 +78,7 @@ impl Version {
     }
 
     /// Returns the result of `write`; false if another task is writing.
-    fn write(&self, write: impl FnOnce() -> bool) -> bool {
+    pub fn write(&self, write: impl FnOnce() -> bool) -> bool {
         let version = self.0.get();
         if version & 1 != 0 || !self.0.replace(version, version | 1) {
             return false;

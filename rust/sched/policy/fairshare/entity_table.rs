@@ -36,20 +36,20 @@
 use super::mode::Mode;
 use crate::sched::{
     attr::{
-        cgroup::{self, PathBuf, PATH_MAX},
+        cgroup::{self, PATH_MAX},
         CgroupPath,
     },
     error::{Code, Error, Result},
     glob,
+    items::{next_item, parse_number, unquote, write_name, NameText},
     jobid::JobId,
-    key::{escape, Field, Key},
+    key::{Field, Key},
     mem::{GrowingList, NoMemory, Shared},
     nid::Nid,
 };
 use core::{
     cmp::Ordering,
     fmt::{self, Write},
-    mem::swap,
 };
 
 /// Largest weight.
@@ -120,13 +120,6 @@ enum EntityKey {
     CgroupWildcard(CgroupPath),
     /// All entities with a number in the field.
     AnyNumber(Field),
-}
-
-/// Text of a name, a path, or a pattern.
-#[derive(Clone, Copy)]
-struct NameText {
-    bytes: PathBuf,
-    len: usize,
 }
 
 /// Edit that one item asks for.
@@ -224,7 +217,7 @@ impl<V: EntitySetting> EntityTable<V> {
         let paths = self.paths.as_slice();
         if let Err(at) = paths.binary_search_by_key(&digest, |(digest, _)| *digest) {
             let path = Shared::new(path).map_err(no_memory)?;
-            insert(&mut self.paths, at, (digest, path))?;
+            self.paths.insert(at, (digest, path)).map_err(no_memory)?;
         }
         Ok(())
     }
@@ -334,13 +327,13 @@ impl<V: EntitySetting> EntityTable<V> {
             match target {
                 EntityKey::AnyNumber(field) => write!(out, "{}:*", field.name())?,
                 EntityKey::Wildcard(job) | EntityKey::Exact(Key::Jobid(job)) => {
-                    write_name(out, Field::Jobid, job.as_bytes())?
+                    write_named(out, Field::Jobid, job.as_bytes())?
                 }
                 EntityKey::CgroupWildcard(path) | EntityKey::Exact(Key::Cgroup(path)) => {
-                    write_name(out, Field::Cgroup, self.path_of(*path))?
+                    write_named(out, Field::Cgroup, self.path_of(*path))?
                 }
                 EntityKey::Exact(Key::Absent(field @ (Field::Jobid | Field::Cgroup))) => {
-                    write_name(out, *field, &[])?
+                    write_named(out, *field, &[])?
                 }
                 EntityKey::Exact(Key::Absent(field)) => {
                     write!(out, "{}:{}", field.name(), u32::MAX)?
@@ -389,7 +382,9 @@ impl<V: EntitySetting> EntityTable<V> {
             return Err(Error::new(Code::NoSpace, "too many wildcards (limit: 64)"));
         }
         // INVARIANT: later items move by one position, so the order stays.
-        insert(&mut self.items, at, (target, setting))?;
+        self.items
+            .insert(at, (target, setting))
+            .map_err(no_memory)?;
         self.exact = self.exact.saturating_add(is_exact.into());
         Ok(())
     }
@@ -397,16 +392,8 @@ impl<V: EntitySetting> EntityTable<V> {
     fn remove(&mut self, target: &EntityKey) -> Result {
         let gone = Error::new(Code::NoEntry, V::REASONS.gone);
         let at = self.place(target).map_err(|_| gone)?;
-        let len = self.len().saturating_sub(1);
-        let mut places = self.items.as_mut_slice().iter_mut().skip(at);
-        if let Some(mut hole) = places.next() {
-            // INVARIANT: later items move by one position, so the order stays.
-            for place in places {
-                swap(hole, place);
-                hole = place;
-            }
-        }
-        self.items.truncate(len);
+        // INVARIANT: later items move by one position, so the order stays.
+        self.items.remove(at);
         if matches!(target, EntityKey::Exact(_)) {
             self.exact = self.exact.saturating_sub(1);
         }
@@ -416,36 +403,6 @@ impl<V: EntitySetting> EntityTable<V> {
 
 fn no_memory(_: NoMemory) -> Error {
     Error::new(Code::NoMemory, "no memory for settings of entities")
-}
-
-/// Inserts `item` at the index `at` of `list`.
-fn insert<T>(list: &mut GrowingList<T>, at: usize, mut item: T) -> Result {
-    for place in list.as_mut_slice().iter_mut().skip(at) {
-        swap(place, &mut item);
-    }
-    list.push(item).map_err(no_memory)
-}
-
-/// Returns true if `byte` separates items.
-const fn is_separator(byte: u8) -> bool {
-    matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r')
-}
-
-/// Returns the next item of `text`, and advances `text` past the item.
-fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
-    let rest = text.trim_start_matches(|c: char| c.is_ascii() && is_separator(c as u8));
-    let (mut quoted, mut escaped) = (false, false);
-    let ends = |byte: u8| {
-        let ends = !quoted && is_separator(byte);
-        quoted ^= byte == b'"' && !escaped;
-        escaped = quoted && byte == b'\\' && !escaped;
-        ends
-    };
-    let end = rest.bytes().position(ends).unwrap_or(rest.len());
-    // Separators are ASCII, so this is the boundary of a character.
-    let (item, rest) = rest.split_at_checked(end)?;
-    *text = rest;
-    (!item.is_empty()).then_some(item)
 }
 
 impl<V: EntitySetting> EntityEdit<V> {
@@ -530,14 +487,7 @@ impl EntityKey {
                         "empty name (\"\" stands for requests without a name)",
                     ));
                 }
-                let mut name = NameText::new();
-                for byte in value.bytes() {
-                    if !byte.is_ascii_graphic() || byte == b'"' {
-                        return Err(Error::invalid("name has a character that needs quotes"));
-                    }
-                    name.push(byte)?;
-                }
-                return Self::of_name(field, &name, path);
+                return Self::of_name(field, &NameText::plain(value)?, path);
             }
             Field::Nid => return Ok(Self::Exact(Key::Nid(Nid::parse(value)?))),
             Field::Uid => Key::Uid,
@@ -559,85 +509,10 @@ impl EntityKey {
     }
 }
 
-/// Parses a decimal number without a sign; leading zeros are refused, because they often mean
-/// octal.
-fn parse_number(text: &str) -> Option<u32> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = text == "0" || !text.starts_with('0');
-    text.parse().ok().filter(|_| digits && plain)
-}
-
-impl NameText {
-    const fn new() -> Self {
-        Self {
-            bytes: [0; PATH_MAX + 1],
-            len: 0,
-        }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or(&[])
-    }
-
-    /// Appends a byte.
-    fn push(&mut self, byte: u8) -> Result {
-        let place = self.bytes.get_mut(self.len).filter(|_| self.len < PATH_MAX);
-        *place.ok_or(Error::invalid("name is too long (limit: 383 bytes)"))? = byte;
-        self.len = self.len.saturating_add(1);
-        Ok(())
-    }
-}
-
-/// Parses the name in `text` up to the closing quote; returns the text after the quote.
-///
-/// # Errors
-///
-/// `EINVAL`: no closing quote, an unknown escape, a NUL, an unprintable byte, or too many bytes.
-fn unquote<'a>(text: &'a str, name: &mut NameText) -> Result<&'a str> {
-    let escape = Error::invalid("unknown escape (escapes: \\\", \\\\, \\xNN except \\x00)");
-    let mut chars = text.chars();
-    loop {
-        let open = Error::invalid("no closing quote after the name");
-        match chars.next().ok_or(open)? {
-            '"' => return Ok(chars.as_str()),
-            '\\' => {
-                let byte = match chars.next().ok_or(open)? {
-                    '"' => b'"',
-                    '\\' => b'\\',
-                    'x' => {
-                        let mut digit = || chars.next().and_then(|digit| digit.to_digit(16));
-                        let (high, low) = (digit().ok_or(escape)?, digit().ok_or(escape)?);
-                        ((high << 4) | low) as u8
-                    }
-                    _ => return Err(escape),
-                };
-                if byte == 0 {
-                    return Err(escape);
-                }
-                name.push(byte)?;
-            }
-            plain @ ' '..='~' => name.push(plain as u8)?,
-            _ => {
-                let reason = "unprintable character in the name (write \\xNN)";
-                return Err(Error::invalid(reason));
-            }
-        }
-    }
-}
-
 /// Writes a field and a name or pattern, in quotes if it needs them.
-fn write_name(out: &mut dyn Write, field: Field, bytes: &[u8]) -> fmt::Result {
+fn write_named(out: &mut dyn Write, field: Field, bytes: &[u8]) -> fmt::Result {
     write!(out, "{}:", field.name())?;
-    let plain = |&byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
-    let quoted = bytes.is_empty() || !bytes.iter().all(plain);
-    if quoted {
-        out.write_char('"')?;
-    }
-    escape(bytes, out)?;
-    if quoted {
-        out.write_char('"')?;
-    }
-    Ok(())
+    write_name(out, bytes)
 }
 
 /// Splits text such as `uid_fair weight=uid:1000:2,uid:1001:3` into the mode and the weights, which

@@ -334,10 +334,7 @@ fn the_last_report_says_so() {
 
 /// Returns the parameters of a service before any is set.
 fn parameters() -> Parameters {
-    Parameters {
-        values: Values::default(),
-        kept: Kept::empty().expect("memory"),
-    }
+    Parameters::new(Values::default()).expect("memory")
 }
 
 /// Sets the factor of the class `id`.

@@ -16,7 +16,7 @@ use nrs_sched::{
 use proptest::prelude::*;
 
 /// Settings of an administrator; each is valid after some of the others, or never.
-const COMMANDS: [(&str, &str); 58] = [
+const COMMANDS: [(&str, &str); 61] = [
     ("nrs_policies", "fifo"),
     ("nrs_policies", "crrn"),
     ("nrs_policies", "orr"),
@@ -67,6 +67,9 @@ const COMMANDS: [(&str, &str); 58] = [
         "by uid\ngroup a capacity=1M\nclient 5 class=fc min=500%",
     ),
     ("nrs_qbm_config", "by uid"),
+    ("nrs_owners", "/a=1:2 /b/*=3:4"),
+    ("nrs_owners", "-/a"),
+    ("nrs_owners", "/=1:2"),
     ("nrs_crrn_quantum", "16"),
     ("nrs_crrn_quantum", "reg_quantum:3"),
     ("nrs_orr_quantum", "hp_quantum:8"),
@@ -98,6 +101,8 @@ fn every_command_is_valid_or_never_is() {
         "fair",
         "start d uid={1 rate=50",
         "-uid:1",
+        "-/a",
+        "/=1:2",
         "uid_fair weight=-gid:7",
         "0",
         "by uid\ngroup a capacity=1M\nclient 5 class=fc min=500%",

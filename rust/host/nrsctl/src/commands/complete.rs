@@ -7,6 +7,7 @@ use std::io::Write;
 use clap::{Arg, Command, CommandFactory as _};
 use nrs_sched::{parameters, policy};
 
+use super::owner::OWNERS;
 use crate::cli::Cli;
 use crate::failure::Result;
 use crate::kernel::Kernel;
@@ -29,8 +30,10 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let Some((last, before)) = args.words.split_last() else {
         return Ok(());
     };
+    // A shell passes the quote before an unfinished word.
+    let last = last.strip_prefix(['\'', '"']).unwrap_or(last);
     let mut words = candidates(kernel, before, last);
-    words.retain(|word| word.starts_with(last.as_str()));
+    words.retain(|word| word.starts_with(last));
     words.sort();
     words.dedup();
     for word in words {
@@ -60,7 +63,7 @@ fn candidates(kernel: &dyn Kernel, before: &[String], last: &str) -> Vec<String>
         }
     }
     if let Some(option) = option {
-        return values(kernel, &path, command, option, &given);
+        return values(kernel, &path, (command, option), &given, last);
     }
     if last.starts_with('-') {
         let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
@@ -71,13 +74,14 @@ fn candidates(kernel: &dyn Kernel, before: &[String], last: &str) -> Vec<String>
     let shown = command
         .get_subcommands()
         .filter(|below| !below.is_hide_set());
-    let mut words: Vec<String> = shown.map(|below| below.get_name().to_owned()).collect();
+    let names = shown.flat_map(|below| below.get_visible_aliases().chain([below.get_name()]));
+    let mut words: Vec<String> = names.map(str::to_owned).collect();
     let position = match command.get_positionals().count() {
         0 => return words,
         count => given.len().min(count - 1),
     };
     if let Some(arg) = command.get_positionals().nth(position) {
-        words.extend(values(kernel, &path, command, arg, &given));
+        words.extend(values(kernel, &path, (command, arg), &given, last));
     }
     words
 }
@@ -90,13 +94,14 @@ fn is_called(arg: &Arg, word: &str) -> bool {
         || short.is_some_and(|name| arg.get_short().is_some_and(|own| name.starts_with(own)))
 }
 
-/// Returns the possible values of `arg` of `command` after the words `given`.
+/// Returns the possible values of `arg` of `command` after the words `given`; `last` is the
+/// beginning of the value.
 fn values(
     kernel: &dyn Kernel,
     path: &[&str],
-    command: &Command,
-    arg: &Arg,
+    (command, arg): (&Command, &Arg),
     given: &[&str],
+    last: &str,
 ) -> Vec<String> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -118,6 +123,15 @@ fn values(
             let shown = policy::Kind::ALL.iter().filter(|kind| !kind.is_for_tests());
             shown.map(|kind| kind.name().to_owned()).collect()
         }
+        ("start", "conditions") => cgroups(kernel, "cgroup={", last, "}"),
+        ("set", "weights") => cgroups(kernel, "cgroup:", last, "="),
+        ("set", "owners") => cgroups(kernel, "", last, "="),
+        ("unset", "paths") => {
+            let owners = given.first().map(|service| kernel.get(service, OWNERS));
+            let owners = owners.and_then(Result::ok).unwrap_or_default();
+            let paths = owners.lines().filter_map(|line| line.rsplit_once('='));
+            paths.map(|(path, _)| path.to_owned()).collect()
+        }
         (verb, "name") if verb != "add" && verb != "start" => match group {
             "service" => services(),
             "rule" => {
@@ -132,6 +146,33 @@ fn values(
         },
         _ => Vec::new(),
     }
+}
+
+/// Returns the candidates for a word that begins with `last` and has the path of a cgroup between
+/// `before` and `after`. Names that need quotes are left out.
+fn cgroups(kernel: &dyn Kernel, before: &str, last: &str, after: &str) -> Vec<String> {
+    let at = match before {
+        "" => Some(0),
+        _ => last.rfind(before).map(|at| at + before.len()),
+    };
+    let Some(at) = at else {
+        return vec![format!("{before}/")];
+    };
+    let (text, path) = last.split_at(at);
+    let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+    let plain = |c: char| c.is_ascii_graphic() && !"\"'{},".contains(c);
+    let names = kernel.cgroups(&format!("{above}/")).into_iter();
+    let found = names
+        .filter(|name| name.chars().all(plain))
+        .flat_map(|name| {
+            let path = format!("{above}/{name}");
+            let below = !kernel.cgroups(&path).is_empty();
+            let deeper = below.then(|| format!("{text}{path}/"));
+            [Some(format!("{text}{path}{after}")), deeper]
+                .into_iter()
+                .flatten()
+        });
+    found.collect()
 }
 
 #[cfg(test)]
@@ -151,9 +192,11 @@ mod tests {
             ..Default::default()
         };
         kernel.add_device(&device).unwrap();
+        kernel.set("san", "nrs_owners", "/b=1:2 /a/x*=3:4").unwrap();
         for (line, want) in [
             ("se", "service set_param"),
             ("gen", ""),
+            ("device a", "above add"),
             ("service s", "set show"),
             ("service show o", "ost_io"),
             ("service add o", ""),
@@ -172,6 +215,20 @@ mod tests {
             ("set_param san.heal", ""),
             ("client show f", "files"),
             ("no such verb", ""),
+            ("rule start san web c", "cgroup={/"),
+            (
+                "rule start san web cgroup={/",
+                "cgroup={/system.slice/ cgroup={/system.slice} cgroup={/user.slice}",
+            ),
+            (
+                "rule start san web 'uid={5}&cgroup={/system.slice/w",
+                "uid={5}&cgroup={/system.slice/web.service}",
+            ),
+            ("rule start san web cgroup={/system.slice/q", ""),
+            ("rule start san web cgroup={/none/", ""),
+            ("weight set san cgroup:/u", "cgroup:/user.slice="),
+            ("owner set san /sys", "/system.slice/ /system.slice="),
+            ("owner unset san ", "/a/x* /b"),
         ] {
             let words = line.split(' ').map(str::to_owned).collect();
             let mut out = Vec::new();

@@ -41,6 +41,7 @@ pub enum DeviceAction {
         json: bool,
     },
     /// Creates /dev/mapper/NAME, a client of SERVICE on DEVICE.
+    #[command(visible_alias = "above")]
     Add(Box<New>),
     /// Removes /dev/mapper/NAME; data on the device below is kept.
     Remove {

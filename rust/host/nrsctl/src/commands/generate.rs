@@ -40,8 +40,20 @@ const COMPLETIONS: [(&str, &str); 3] = [
         "nrsctl.bash",
         r#"# SPDX-License-Identifier: GPL-2.0-only
 _nrsctl() {
-	mapfile -t COMPREPLY < <(nrsctl complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-	[[ ${COMPREPLY-} != *= ]] || compopt -o nospace 2>/dev/null
+	local words=() word last part joins=
+	# bash splits words without quotes at = and :.
+	for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+		[[ $word != [=:]* || ! ${words+x} ]] || joins=1
+		if [[ $joins ]]; then words[-1]+=$word; else words+=("$word"); fi
+		[[ $word == [=:]* ]] || joins=
+	done
+	mapfile -t COMPREPLY < <(nrsctl complete -- "${words[@]}" 2>/dev/null)
+	[[ ${COMPREPLY-} != *[=/] ]] || compopt -o nospace 2>/dev/null
+	last=${words[-1]}
+	[[ ${COMPREPLY+x} && $last != [\'\"]* ]] || return 0
+	mapfile -t COMPREPLY < <(printf '%q\n' "${COMPREPLY[@]}")
+	part=${last%"${last##*[=:]}"}
+	COMPREPLY=("${COMPREPLY[@]#"$part"}")
 }
 complete -o default -F _nrsctl nrsctl
 "#,
@@ -53,7 +65,7 @@ complete -o default -F _nrsctl nrsctl
 local -a found
 found=("${(@f)$(nrsctl complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
 if [[ -z ${found[1]-} ]]; then _files
-elif [[ ${found[1]} == *= ]]; then compadd -S '' -a found
+elif [[ ${found[1]} == *[=/] ]]; then compadd -S '' -a found
 else compadd -a found
 fi
 "#,

@@ -103,10 +103,7 @@ fn once(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         )?;
     } else {
         for snapshot in snapshots.iter_mut().filter(|_| !args.numeric) {
-            let entities = snapshot.entities.iter_mut();
-            kernel
-                .accounts()
-                .name(entities.map(|entity| &mut entity.name));
+            kernel.accounts().name(snapshot.entities.iter_mut());
         }
         let texts: Vec<String> = snapshots.iter().map(words::describe).collect();
         out.write_all(texts.join("\n").as_bytes())?;

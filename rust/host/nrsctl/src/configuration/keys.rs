@@ -142,7 +142,7 @@ use Table::{Device as Mapped, Disk, Heads, HighPriority, Module, Qbm, Rule, Serv
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [ConfigKey; 51] = [
+static KEYS: [ConfigKey; 52] = [
     key(Top, "service", "tables", "none",
         "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "disk", "tables", "none",
@@ -198,6 +198,8 @@ static KEYS: [ConfigKey; 51] = [
         "weights of `fairshare`; patterns count in order"),
     key(Service, "limits", "a table: `\"FIELD:VALUE\" = \"max=RATE+burst=10s\"`", "none",
         "[limits](fairshare.md#limits) of `fairshare`; patterns count in order"),
+    key(Service, "owners", "a table: `\"/PATH\" = \"USER:GROUP\"`", "none",
+        "[owners of cgroups](servers.md#the-map-of-cgroups)"),
     key(Service, "rule", "tables", "none", "rules of `tbf`; the first match counts"),
     key(Service, "qbm", "a table", "none", "the configuration of `qbm`"),
     key(HighPriority, "policy", "`POLICY [ARGUMENT]`", "`policy` of the service",

@@ -77,14 +77,16 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
     if high != regular {
         of_high.insert(0, ("policy", quote(&high)));
     }
-    let weights = entities(&state.weights, str::to_owned);
-    let limits = entities(&state.limits, quote);
+    let weights = entities(&state.weights, ':', str::to_owned);
+    let limits = entities(&state.limits, ':', quote);
+    let owners = entities(&state.owners, '=', quote);
     for (table, lines) in [
         ("high_priority", of_high),
         ("parameters", lines("parameters")),
         ("timeouts", lines("timeouts")),
         ("weights", weights),
         ("limits", limits),
+        ("owners", owners),
     ] {
         if !lines.is_empty() {
             out.push_str(&format!("\n[{path}.{table}]\n"));
@@ -212,9 +214,10 @@ pub fn module(values: &BTreeMap<&'static str, String>) -> String {
     }
 }
 
-/// Returns the names of the entities in `text`, one item per line, and their settings by `shown`.
-fn entities(text: &str, shown: impl Fn(&str) -> String) -> Vec<(&str, String)> {
-    let items = text.lines().filter_map(|line| line.rsplit_once(':'));
+/// Returns the names in `text`, one item per line with a setting behind `separator`, and their
+/// settings by `shown`.
+fn entities(text: &str, separator: char, shown: impl Fn(&str) -> String) -> Vec<(&str, String)> {
+    let items = text.lines().filter_map(|line| line.rsplit_once(separator));
     items
         .map(|(name, setting)| (name, shown(setting)))
         .collect()

@@ -28,11 +28,12 @@ pub type Draft = ServiceDraft<Request>;
 pub const HEADS: [&str; 2] = ["reg", "hp"];
 
 /// Parameters with several values, which have own keys, or are all settings.
-const WHOLE: [&str; 6] = [
+const WHOLE: [&str; 7] = [
     "config",
     "nrs_policies",
     "nrs_fairshare_weights",
     "nrs_fairshare_limits",
+    "nrs_owners",
     "nrs_tbf_rule",
     "nrs_qbm_config",
 ];
@@ -51,6 +52,8 @@ pub struct ServiceState {
     pub weights: String,
     /// Limits of `fairshare`, one per line, as the module shows them.
     pub limits: String,
+    /// Owners of cgroups, one per line, as the module shows them.
+    pub owners: String,
     /// Configuration of `qbm`, as the module shows it.
     pub plan: String,
     /// All other settings, as the module writes them.
@@ -83,6 +86,7 @@ impl ServiceState {
         let text = lines.filter(|line| !is_slots(line)).collect();
         let weights = draft.show("nrs_fairshare_weights")?;
         let limits = draft.show("nrs_fairshare_limits")?;
+        let owners = draft.show("nrs_owners")?;
         let plan = draft.show("nrs_qbm_config")?;
         let (parameters, primaries) = draft.into_settings()?;
         let slots = parameters::named("slots").filter(|_| has_slots);
@@ -92,6 +96,7 @@ impl ServiceState {
             slots,
             weights,
             limits,
+            owners,
             plan,
             text,
             parameters,

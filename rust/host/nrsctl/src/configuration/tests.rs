@@ -84,6 +84,7 @@ policy = \"tbf uid\"
 high_priority = { policy = \"fairshare uid_fair\", ratio = 3, sources = \"meta realtime\" }
 parameters = { nrs_fairshare_delta_ms = 50, nrs_orr_quantum = { reg = 4 } }
 timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1 }
+owners = { \"/b*\" = \"3:4\", '\"/a.slice/b c\"' = \"0:0\", \"/a*\" = \"1:2\" }
 weights = { \"jobid:b*\" = 3, \"jobid:a*\" = 2, \"uid:7\" = 10000 }
 qbm = { by = \"uid\", group = [{ name = \"all\", capacity = \"1GB/s\" }], client = [{ name = 7, \
 class = \"fc\", min = \"1MB/s\" }] }

@@ -79,8 +79,7 @@ impl Source for NamedSource<'_> {
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
         let mut snapshot = self.source.snapshot(service)?;
         if let Some(snapshot) = &mut snapshot {
-            let entities = snapshot.entities.iter_mut();
-            self.accounts.name(entities.map(|entity| &mut entity.name));
+            self.accounts.name(snapshot.entities.iter_mut());
         }
         Ok(snapshot)
     }

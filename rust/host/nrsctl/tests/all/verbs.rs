@@ -56,6 +56,7 @@ fn mock() -> Mock {
             "uid:2001:2\ngid:7:3\njobid:\"a b\":4\n",
         ),
         ("nrs_fairshare_limits", "uid:2001:max=20+burst=10s\n"),
+        ("nrs_owners", "/a=b.service=2001:3001\n\"/c d*\"=7:0\n"),
         ("snapshot", SAN),
     ];
     let mock = Mock::with(&[("ost_io", &ost_io), ("san", &san)]);

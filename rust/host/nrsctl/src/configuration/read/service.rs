@@ -5,6 +5,7 @@
 
 use nrs_agent::toml::{Fault, TomlNode, TomlValue};
 use nrs_sched::error::{Error, ErrorPosition};
+use nrs_sched::owners::Owners;
 use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
 use nrs_sched::partition::slot_pool::CPTS_MAX;
 use nrs_sched::policy::fairshare::{entity_table::Weights, limits::Limits};
@@ -145,6 +146,37 @@ fn refused(command: &KeyedText<'_>, error: &Error) -> Fault {
     command.fault(error, &reason)
 }
 
+/// Form of the items of a table, which a parameter takes.
+struct ItemForm {
+    parameter: &'static str,
+    /// Text between name and value.
+    separator: char,
+    /// Form of a name.
+    name: &'static str,
+    /// Returns the number of items in a text.
+    count: fn(&str) -> Result<usize, Error>,
+}
+
+const WEIGHTS: ItemForm = ItemForm {
+    parameter: "nrs_fairshare_weights",
+    separator: ':',
+    name: "FIELD:VALUE",
+    count: |text| Ok(Weights::new().apply(text)?.len()),
+};
+
+const LIMITS: ItemForm = ItemForm {
+    parameter: "nrs_fairshare_limits",
+    count: |text| Ok(Limits::new().apply(text)?.len()),
+    ..WEIGHTS
+};
+
+const OWNERS: ItemForm = ItemForm {
+    parameter: "nrs_owners",
+    separator: '=',
+    name: "a path",
+    count: |text| Ok(Owners::new().apply(text)?.len()),
+};
+
 impl FileReader<'_> {
     /// Reads the section of a service; `None` if it is wrong.
     pub(super) fn service(&mut self, node: &TomlNode) -> Option<ServiceState> {
@@ -158,12 +190,13 @@ impl FileReader<'_> {
         let cpts = cpts.and_then(|cpts| self.take(cpts));
         let set = self.settings(node, &draft);
         if let Some(weights) = node.get("weights") {
-            let count = |item: &str| Weights::new().apply(item).map(|weights| weights.len());
-            self.entities(weights, &draft, "nrs_fairshare_weights", count);
+            self.items(weights, &draft, &WEIGHTS);
         }
         if let Some(limits) = node.get("limits") {
-            let count = |item: &str| Limits::new().apply(item).map(|limits| limits.len());
-            self.entities(limits, &draft, "nrs_fairshare_limits", count);
+            self.items(limits, &draft, &LIMITS);
+        }
+        if let Some(owners) = node.get("owners") {
+            self.items(owners, &draft, &OWNERS);
         }
         if let Some(plan) = node.get("qbm") {
             self.plan(plan, &draft);
@@ -253,6 +286,7 @@ impl FileReader<'_> {
             ("nrs_policies", _) => "set the key `policy` instead",
             ("nrs_fairshare_weights", _) => "set the table `weights` instead",
             ("nrs_fairshare_limits", _) => "set the table `limits` instead",
+            ("nrs_owners", _) => "set the table `owners` instead",
             ("nrs_tbf_rule", _) => "set tables [[service.NAME.rule]] instead",
             ("nrs_qbm_config", _) => "set the table `qbm` instead",
             ("config", _) => "set the keys of the service instead",
@@ -298,15 +332,9 @@ impl FileReader<'_> {
         runs
     }
 
-    /// Sets `parameter`, which has a setting for each of several entities; `count` returns the
-    /// number of entities in a text.
-    fn entities(
-        &mut self,
-        node: &TomlNode,
-        draft: &Draft,
-        parameter: &str,
-        count: impl Fn(&str) -> Result<usize, Error>,
-    ) {
+    /// Sets the items of a table.
+    fn items(&mut self, node: &TomlNode, draft: &Draft, form: &ItemForm) {
+        let parameter = form.parameter;
         let mut items: Vec<String> = Vec::new();
         for entry in self.take(node.entries()).unwrap_or_default() {
             let path = format!("{}.\"{}\"", node.path, entry.key);
@@ -314,16 +342,16 @@ impl FileReader<'_> {
                 key: path.clone(),
                 ..fault
             });
-            let Some(setting) = self.take(scalar) else {
+            let Some(value) = self.take(scalar) else {
                 continue;
             };
-            let item = format!("{}:{setting}", entry.key);
+            let item = format!("{}{}{value}", entry.key, form.separator);
             let item = self.accounts.numbers(parameter, &item);
             let item = item.map_err(|failure| failure.message).and_then(|item| {
                 // An item with the form of another statement would be parsed as that statement.
-                match count(&item) {
+                match (form.count)(&item) {
                     Ok(1) => Ok(item.into_owned()),
-                    Ok(_) => Err("expected FIELD:VALUE".to_owned()),
+                    Ok(_) => Err(format!("expected {}", form.name)),
                     Err(error) => Err(error.reason.to_owned()),
                 }
             });

@@ -247,6 +247,10 @@ device = 'sda'
     2:9: service.s.weights."uid:1 uid:2":
 [service.s] ; weights.'uid:1:3,uid:2' = 3
     2:9: service.s.weights."uid:1:3,uid:2": expected FIELD:VALUE
+[service.s] ; owners = { '/a' = '1' }
+    2:12: service.s.owners."/a": expected PATH=UID:GID
+[service.s] ; parameters.nrs_owners = '/a=1:2'
+    2:12: service.s.parameters.nrs_owners: set the table
 [service.s] ; weights = { 'nid:1.2.3.4@tcp' = 3, 'nid:1.2.3.4@tcp0' = 4 }
     2:11: service.s.weights: duplicate name
 [service.s] ; rule = 5

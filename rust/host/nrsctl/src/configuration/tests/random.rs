@@ -30,6 +30,8 @@ fn some_lines() -> impl Strategy<Value = Vec<&'static str>> {
         "weights.'jobid:b*' = 3",
         "weights.'jobid:\"a b?\"' = 4",
         "weights.'nid:10.0.0.7@tcp' = 5",
+        "owners.'/a/*' = '1:2'",
+        "owners.'\"/b \\\\c\"' = '3:4'",
         "qbm.by = 'uid'",
         "qbm.tune.low = '0%'",
         "qbm.default = { class = 'low_share', min = '1%' }",

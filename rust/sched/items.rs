@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Texts that are lists of items, with names that may be in quotes: weights and owners.
+
+use crate::sched::{
+    attr::cgroup::{PathBuf, PATH_MAX},
+    error::{Error, Result},
+    key::escape,
+};
+use core::fmt::{self, Write};
+
+/// Text of a name, a path, or a pattern.
+#[derive(Clone, Copy)]
+pub struct NameText {
+    bytes: PathBuf,
+    len: usize,
+}
+
+/// Returns true if `byte` separates items.
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Returns the next item of `text`, and advances `text` past the item.
+pub fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii() && is_separator(c as u8));
+    let (mut quoted, mut escaped) = (false, false);
+    let ends = |byte: u8| {
+        let ends = !quoted && is_separator(byte);
+        quoted ^= byte == b'"' && !escaped;
+        escaped = quoted && byte == b'\\' && !escaped;
+        ends
+    };
+    let end = rest.bytes().position(ends).unwrap_or(rest.len());
+    // Separators are ASCII, so this is the boundary of a character.
+    let (item, rest) = rest.split_at_checked(end)?;
+    *text = rest;
+    (!item.is_empty()).then_some(item)
+}
+
+impl NameText {
+    /// Creates an empty text.
+    pub const fn new() -> Self {
+        Self {
+            bytes: [0; PATH_MAX + 1],
+            len: 0,
+        }
+    }
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+
+    /// Appends a byte.
+    pub fn push(&mut self, byte: u8) -> Result {
+        let place = self.bytes.get_mut(self.len).filter(|_| self.len < PATH_MAX);
+        *place.ok_or(Error::invalid("name is too long (limit: 383 bytes)"))? = byte;
+        self.len = self.len.saturating_add(1);
+        Ok(())
+    }
+
+    /// Returns the name `text`, which has no quotes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: a byte that needs quotes, or too many bytes.
+    pub fn plain(text: &str) -> Result<Self> {
+        let mut name = Self::new();
+        for byte in text.bytes() {
+            if !byte.is_ascii_graphic() || byte == b'"' {
+                return Err(Error::invalid("name has a character that needs quotes"));
+            }
+            name.push(byte)?;
+        }
+        Ok(name)
+    }
+}
+
+/// Parses a decimal number without a sign; leading zeros are refused, because they often mean
+/// octal.
+pub fn parse_number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = text == "0" || !text.starts_with('0');
+    text.parse().ok().filter(|_| digits && plain)
+}
+
+/// Parses the name in `text` up to the closing quote; returns the text after the quote.
+///
+/// # Errors
+///
+/// `EINVAL`: no closing quote, an unknown escape, a NUL, an unprintable byte, or too many bytes.
+pub fn unquote<'a>(text: &'a str, name: &mut NameText) -> Result<&'a str> {
+    let escape = Error::invalid("unknown escape (escapes: \\\", \\\\, \\xNN except \\x00)");
+    let mut chars = text.chars();
+    loop {
+        let open = Error::invalid("no closing quote after the name");
+        match chars.next().ok_or(open)? {
+            '"' => return Ok(chars.as_str()),
+            '\\' => {
+                let byte = match chars.next().ok_or(open)? {
+                    '"' => b'"',
+                    '\\' => b'\\',
+                    'x' => {
+                        let mut digit = || chars.next().and_then(|digit| digit.to_digit(16));
+                        let (high, low) = (digit().ok_or(escape)?, digit().ok_or(escape)?);
+                        ((high << 4) | low) as u8
+                    }
+                    _ => return Err(escape),
+                };
+                if byte == 0 {
+                    return Err(escape);
+                }
+                name.push(byte)?;
+            }
+            plain @ ' '..='~' => name.push(plain as u8)?,
+            _ => {
+                let reason = "unprintable character in the name (write \\xNN)";
+                return Err(Error::invalid(reason));
+            }
+        }
+    }
+}
+
+/// Writes a name or a pattern, in quotes if it needs them.
+pub fn write_name(out: &mut dyn Write, bytes: &[u8]) -> fmt::Result {
+    let plain = |&byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
+    let quoted = bytes.is_empty() || !bytes.iter().all(plain);
+    if quoted {
+        out.write_char('"')?;
+    }
+    escape(bytes, out)?;
+    if quoted {
+        out.write_char('"')?;
+    }
+    Ok(())
+}

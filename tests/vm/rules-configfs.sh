@@ -89,7 +89,8 @@ directories() {
 	[ "$(mode $top/svc/cpts)" = 660 ] || fail "cpts: $(mode $top/svc/cpts)"
 	mkdir $dir/one $dir/fifteen_letters $dir/A_9
 	[ "$(ls $dir/one | tr '\n' ' ')" = \
-		"also borrow burst enabled head match minrate rank rate realtime " ] || fail "$(ls $dir/one)"
+		"also borrow burst enabled head match minrate rank rate realtime " ] ||
+		fail "$(ls $dir/one)"
 	refused EACCES setpriv --reuid 1000 --regid 1000 --clear-groups cat $dir/one/rate
 	refused ENAMETOOLONG mkdir $dir/sixteen_letters_
 	refused EINVAL mkdir "$dir/a+b"

@@ -266,6 +266,17 @@ struct CachedOwner {
     ids: Hint,
 }
 
+impl CachedOwner {
+    const fn new() -> Self {
+        Self {
+            version: Version::new(),
+            generation: Hint::new(0),
+            id: Hint::new(0),
+            ids: Hint::new(0),
+        }
+    }
+}
+
 /// No owner in a [`CachedOwner`].
 const NONE: u64 = u64::MAX;
 
@@ -277,14 +288,8 @@ pub struct OwnerCache {
 impl OwnerCache {
     /// Creates an empty cache.
     pub const fn new() -> Self {
-        const ROW: CachedOwner = CachedOwner {
-            version: Version::new(),
-            generation: Hint::new(0),
-            id: Hint::new(0),
-            ids: Hint::new(0),
-        };
         Self {
-            rows: [const { ROW }; CACHED],
+            rows: [const { CachedOwner::new() }; CACHED],
         }
     }
 
@@ -306,7 +311,7 @@ impl OwnerCache {
             return (ids != NONE).then_some(OwnerIds { uid, gid });
         }
         let found = find()?;
-        let ids = found.map_or(NONE, |ids| u64::from(ids.uid) << 32 | u64::from(ids.gid));
+        let ids = found.map_or(NONE, |ids| (u64::from(ids.uid) << 32) | u64::from(ids.gid));
         row.version.write(|| {
             row.generation.set(generation);
             row.id.set(id);

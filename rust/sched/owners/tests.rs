@@ -100,7 +100,10 @@ fn refused() {
     assert_eq!(check("-/a=1:2"), Ok(()));
     let long = format!("/{}=1:2", "x".repeat(383));
     assert!(Owners::new().apply(&long).is_err());
-    let many = |count| (0..count).map(|i| format!("/{i}=1:2 ")).collect::<String>();
+    let many = |count| {
+        let items = (0..count).map(|i| format!("/{i}=1:2"));
+        items.collect::<Vec<_>>().join(" ")
+    };
     let full = table(&many(OWNERS_MAX));
     assert_eq!(full.len(), OWNERS_MAX);
     let more = full.apply("/more*=1:2").err().unwrap();

@@ -401,12 +401,12 @@ fn parts_share_a_maximum() {
         let mut served = [0; 3];
         while disk.now < end {
             let mut until = end;
-            for part in 0..3 {
+            for (part, served) in served.iter_mut().enumerate() {
                 match disk.parts[part].get(&view(disk.now, false)) {
                     Decision::Item((request, grant)) => {
                         disk.parts[part].stop(&grant, request.cost(), disk.now);
                         disk.push(part, request.owner);
-                        served[part] += 1;
+                        *served += 1;
                         until = disk.now;
                     }
                     Decision::Throttled { until: at } => until = until.min(at),
@@ -473,7 +473,8 @@ fn forced_decisions_find_the_last_request() {
         asked += 1;
         assert!(asked < 5000);
     }
-    let last = places.pop().expect("one");
+    // All but the last one.
+    places.pop();
     for (class, place) in &places {
         part.dequeue(*class, place, disk.now);
     }
@@ -481,7 +482,6 @@ fn forced_decisions_find_the_last_request() {
         let next = part.get(&view(disk.now, true));
         assert!(matches!(next, Decision::Item(_)), "{next:?}");
     }
-    drop(last);
 }
 
 /// Verifies that limits end even if an upkeep overlaps with the change.

@@ -11,7 +11,20 @@ use crate::{
         manager::BandwidthManager,
         plan::{ClientKey, OverseerContext, Plan, RequestOwner},
     },
+    report::Report,
 };
+use std::fmt;
+
+/// Returns the YAML text that `write` writes.
+///
+/// # Panics
+///
+/// `write` failed.
+pub fn yaml(write: impl FnOnce(&mut Report<'_>) -> fmt::Result) -> String {
+    let mut text = String::new();
+    write(&mut Report::yaml(&mut text)).expect("strings take all");
+    text
+}
 
 /// Parses a plan.
 ///

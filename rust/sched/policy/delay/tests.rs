@@ -337,58 +337,6 @@ fn without_memory() {
     assert_eq!(id(part.get(&view(due, false))), Some(2));
 }
 
-/// Compares random arrivals, decisions, removals and changes with a list of due times.
-#[test]
-fn against_a_model() {
-    for (seed, buffer) in [(1, 256), (2, 65_536)] {
-        let mut rng = Rng::new(seed);
-        let few = Tunables {
-            buffer_max: BufferMax::new(buffer).unwrap(),
-            ..tunables(0, 3, 100)
-        };
-        let mut part = part(&Config::parse(None, &few).unwrap(), seed);
-        let mut queued = Vec::new();
-        let mut now = START;
-        for id in 0..20_000u64 {
-            now += rng.below(SECOND / 100);
-            feed(&mut part);
-            // First arrivals outnumber dispatches.
-            let arrives = rng.below(100) < if id < 8_000 { 80 } else { 40 };
-            if arrives {
-                let mut item = request(id, now);
-                let place = item.register();
-                part.enqueue(item, CLASS, now).unwrap();
-                queued.push((id, now, place));
-            } else if rng.below(2) == 0 && !queued.is_empty() {
-                let (id, _, place) = queued.swap_remove(rng.below(queued.len() as u64) as usize);
-                let mut item = part.dequeue(CLASS, &place, now).unwrap();
-                assert_eq!(item.id, id);
-                assert!(part.dequeue(CLASS, &place, now).is_none());
-                item.unregister(place);
-            } else {
-                match part.get(&view(now, false)) {
-                    Decision::Item((mut item, _)) => {
-                        let at = queued.iter().position(|(id, ..)| *id == item.id).unwrap();
-                        let (_, came, place) = queued.swap_remove(at);
-                        item.unregister(place);
-                        assert!(buffer == 256 || now >= came);
-                    }
-                    Decision::Throttled { until } => {
-                        assert!(until > now && until <= now + 3 * SECOND)
-                    }
-                    Decision::Empty => assert!(queued.is_empty()),
-                }
-            }
-            assert_eq!(part.len() as usize, queued.len());
-        }
-        for (_, _, place) in queued {
-            part.dequeue(CLASS, &place, now).unwrap().unregister(place);
-        }
-        assert!(part.is_empty() && matches!(part.get(&view(now, false)), Decision::Empty));
-        assert_eq!((part.records.live(), part.queue), (0, HeapRoot::EMPTY));
-    }
-}
-
 /// Verifies that on each head the shortest delay is at most the longest one, and that a refused
 /// text changes nothing.
 #[test]

@@ -52,8 +52,8 @@ fn client(text: &str) -> ClientKey {
 }
 
 /// Cases of lines of a plan, followed by what is in effect: `group TARGET=INDEX…`, `line
-/// CLIENT=INDEX…` in group 0, `terms` and `default INDEX=CLASS:MIN:MAX…` of clients without a line,
-/// and `reserves INDEX=RATES…`, in bytes/s.
+/// CLIENT=INDEX…` in group 0, `of CLIENT/GROUP=CLASS:MIN:MAX…`, `terms` and `default
+/// INDEX=CLASS:MIN:MAX…` of clients without a line, and `reserves INDEX=RATES…`, in bytes/s.
 const LOOKUPS: &str = "
 # groups of targets
 group a capacity=1MB target=8:16; group b capacity=1MB target=7
@@ -106,6 +106,13 @@ group a capacity=100MB
 client *@tcp class=fc min=1MB
 | line 10.0.0.1@tcp=0 absent:nid=none default=none uid:10=none device:1=none jobid:10.0.0.1@tcp=none
 
+# a line has its terms in its group, or in each group
+by uid; group a capacity=100MB; group b capacity=10MB target=1
+client 1 class=ls min=10% max=50% group=b; client 1 class=fc min=5%; client 2 class=mover min=2MB
+| of uid:1/0=first_come:5000000:100000000 uid:1/1=low_share:1000000:5000000
+| of uid:2/0=mover:2000000:100000000 uid:2/1=mover:2000000:10000000
+| line uid:1=1 uid:2=2
+
 # lines of jobs
 by jobid; group a capacity=9MB
 client d1 class=fs min=1MB; client d? class=fs min=2MB
@@ -144,6 +151,11 @@ fn lookups() {
             let have = match kind {
                 "group" => shown(plan.group_of(number())),
                 "line" => shown(plan.line_for(0, &client(of), &Nine)),
+                "of" => {
+                    let (of, group) = of.split_once('/').unwrap();
+                    let terms = plan.terms(group.parse().unwrap(), &client(of), &Nine);
+                    terms.map(shown_terms)
+                }
                 "reserves" => {
                     let reserves = plan.groups()[number() as usize].reserves();
                     Some(reserves.map(|reserve| reserve.to_string()).join(","))

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counters that parts share: comparison with a model, and tallies from several threads. Racing
-//! claims are tested beside the code, where they can be slowed down.
+//! Counters that parts share: tallies from several threads. Racing claims are tested beside the
+//! code, where they can be slowed down.
 
 use nrs_sched::{
     policy::fairshare::totals::{SharedTotals, TotalClaim, TotalView},
     rng::Rng,
 };
-use proptest::prelude::*;
-use std::{collections::HashMap, sync::Barrier, thread};
+use std::{sync::Barrier, thread};
 
 /// Number of threads of a test; more than processors, so that threads are preempted.
 const THREADS: usize = 6;
@@ -38,80 +37,6 @@ fn assert_unused(counters: &SharedTotals, blocks: u64) {
         .collect();
     for claim in others {
         counters.release(claim);
-    }
-}
-
-#[derive(Clone, Debug)]
-enum CounterOp {
-    Claim(u64, u64),
-    Release(usize),
-    Add(usize, i64),
-    Recheck(usize),
-}
-
-fn op() -> impl Strategy<Value = CounterOp> {
-    prop_oneof![
-        4 => (1..=6u64, 0..2u64).prop_map(|(tag, block)| CounterOp::Claim(tag, block)),
-        1 => (7..=12u64, 0..2u64).prop_map(|(tag, block)| CounterOp::Claim(tag, block)),
-        3 => any::<usize>().prop_map(CounterOp::Release),
-        4 => (any::<usize>(), -100..1000i64).prop_map(|(at, cost)| CounterOp::Add(at, cost)),
-        1 => any::<usize>().prop_map(CounterOp::Recheck),
-    ]
-}
-
-proptest! {
-    /// Compares counters with a map: an id has one counter while it has users, with the sum of all
-    /// additions. A claim fails only if 8 other ids of the block have users.
-    #[test]
-    fn like_a_map(ops in prop::collection::vec(op(), 1..400)) {
-        let counters = SharedTotals::new(8).expect("memory");
-        let mut claims: Vec<(u64, TotalClaim)> = Vec::new();
-        let mut sums: HashMap<u64, (TotalClaim, u64, usize)> = HashMap::new();
-        for op in ops {
-            match op {
-                CounterOp::Claim(tag, block) => {
-                    let id = id(tag, block);
-                    let there = sums.keys().filter(|other| *other & 0xffff == block).count();
-                    match counters.claim(id) {
-                        Some(claim) => {
-                            let total = counters.total(&claim);
-                            let sum = sums.entry(id).or_insert((claim, total, 0));
-                            prop_assert_eq!(sum.0, claim);
-                            sum.2 += 1;
-                            claims.push((id, claim));
-                        }
-                        None => prop_assert!(there == 8 && !sums.contains_key(&id)),
-                    }
-                }
-                CounterOp::Release(at) if !claims.is_empty() => {
-                    let (id, claim) = claims.swap_remove(at % claims.len());
-                    counters.release(claim);
-                    let sum = sums.get_mut(&id).expect("it has users");
-                    sum.2 -= 1;
-                    if sum.2 == 0 {
-                        sums.remove(&id);
-                    }
-                }
-                CounterOp::Add(at, cost) if !claims.is_empty() => {
-                    let (id, claim) = claims[at % claims.len()];
-                    counters.add(&claim, cost);
-                    let sum = sums.get_mut(&id).expect("it has users");
-                    sum.1 = sum.1.wrapping_add(cost as u64);
-                }
-                CounterOp::Recheck(at) if !claims.is_empty() => {
-                    let (id, claim) = claims[at % claims.len()];
-                    prop_assert_eq!(counters.recheck(&claim, id), None);
-                }
-                _ => {}
-            }
-            for (claim, total, _) in sums.values() {
-                prop_assert_eq!(counters.total(claim), *total);
-            }
-        }
-        for (_, claim) in claims {
-            counters.release(claim);
-        }
-        assert_unused(&counters, 2);
     }
 }
 

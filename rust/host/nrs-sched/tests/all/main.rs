@@ -36,13 +36,11 @@ mod settings;
 mod shares;
 mod targets;
 mod tbf;
-mod timeout_estimates;
 mod timer;
 mod tree;
 mod unaware;
 mod uptime;
 mod waits;
-mod weights;
 mod withheld;
 mod yaml;
 

@@ -5,6 +5,7 @@
 use nrs_sched::{
     jobid::JobId,
     key::Key,
+    managed::yaml,
     policy::fairshare::{
         entity_stats::EntityStats,
         stats::{report, NodeRow, NodeRows},
@@ -30,9 +31,7 @@ fn parse(list: &[NodeRow]) -> Vec<Value> {
     let mut rows = NodeRows::new();
     rows.extend(list, false).expect("memory");
     rows.merge().expect("memory");
-    let mut text = String::new();
-    report(&mut nrs_sched::report::Report::yaml(&mut text), &rows, 1)
-        .expect("a string takes everything");
+    let text = yaml(|out| report(out, &rows, 1));
     serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 

@@ -6,7 +6,7 @@
 use nrs_sched::{
     item::{Cost, Direction},
     key::Key,
-    managed::plan,
+    managed::{plan, yaml},
     mem::Shared,
     policy::Nothing,
     qbm::{
@@ -119,13 +119,8 @@ impl World {
 
     /// Checks that allocations, reserves and free bandwidth add up to the capacity.
     fn check_sums(&self) {
-        let mut text = String::new();
-        let written = self.manager.report_status(
-            &mut nrs_sched::report::Report::yaml(&mut text),
-            &Nothing,
-            self.now,
-        );
-        written.expect("room");
+        let manager = &self.manager;
+        let text = yaml(|report| manager.report_status(report, &Nothing, self.now));
         let groups: Vec<Value> = from_str(&text).expect("YAML");
         for group in &groups {
             let number = |field: &str| group[field].as_i64().unwrap_or(0);
@@ -144,11 +139,7 @@ impl World {
             assert_eq!(sum, capacity + number("oversubscribed"), "{text}");
             assert_eq!(clients.len() as i64, number("registered"), "{text}");
         }
-        text.clear();
-        let written = self
-            .manager
-            .report_stats(&mut nrs_sched::report::Report::yaml(&mut text), &Nothing);
-        written.expect("room");
+        let text = yaml(|report| manager.report_stats(report, &Nothing));
         assert!(from_str::<Value>(&text).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use nrs_sched::{
     item::{Direction, Item},
     jobid::JobId,
     key::Key,
-    managed::plan,
+    managed::{plan, yaml},
     mem::{Need, Shared},
     policy::{
         params::ClassesMax,
@@ -321,24 +321,12 @@ impl QbmSim {
 
     /// Returns `nrs_qbm_status`.
     pub fn status(&self) -> String {
-        let mut text = String::new();
-        let written = self.manager.report_status(
-            &mut nrs_sched::report::Report::yaml(&mut text),
-            &Nothing,
-            self.now,
-        );
-        written.expect("room");
-        text
+        yaml(|report| self.manager.report_status(report, &Nothing, self.now))
     }
 
     /// Returns `nrs_qbm_stats`.
     pub fn stats(&self) -> String {
-        let mut text = String::new();
-        let written = self
-            .manager
-            .report_stats(&mut nrs_sched::report::Report::yaml(&mut text), &Nothing);
-        written.expect("room");
-        text
+        yaml(|report| self.manager.report_stats(report, &Nothing))
     }
 
     /// Plays statements, separated by line ends or semicolons; `Nx` in front of a line repeats it.

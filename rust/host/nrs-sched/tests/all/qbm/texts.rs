@@ -6,9 +6,8 @@ use nrs_sched::{
     item::{Cost, Direction},
     jobid::JobId,
     key::{Field, Key},
-    managed::{user, Managed},
+    managed::{user, yaml, Managed},
     qbm::plan::{ClientKey, OverseerContext},
-    report::Report,
     units::NSEC_PER_SEC as SECOND,
 };
 use serde_yaml_ng::Value;
@@ -36,13 +35,11 @@ fn texts(text: &str, scene: &impl OverseerContext, clients: &[(ClientKey, u32)])
     }
     let now = SECOND + SECOND / 2;
     service.look_in(scene, true, now);
-    let (mut status, mut stats) = (String::new(), String::new());
     let manager = &service.manager;
-    let written = manager.report_status(&mut Report::yaml(&mut status), scene, now);
-    written.expect("room");
-    let written = manager.report_stats(&mut Report::yaml(&mut stats), scene);
-    written.expect("room");
-    [status, stats]
+    [
+        yaml(|report| manager.report_status(report, scene, now)),
+        yaml(|report| manager.report_stats(report, scene)),
+    ]
 }
 
 #[test]

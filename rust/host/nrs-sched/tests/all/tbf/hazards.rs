@@ -4,12 +4,15 @@
 //! each hazard in its code. Defects of the rule language are covered by the tests of the rules.
 
 use super::sim::{near, none, one, play, TbfSim, SECOND};
-use nrs_sched::policy::{
-    tbf::{
-        params::GlobalRate,
-        stats::{report, TbfRows},
+use nrs_sched::{
+    managed::yaml,
+    policy::{
+        tbf::{
+            params::GlobalRate,
+            stats::{report, TbfRows},
+        },
+        Decision, Part,
     },
-    Decision, Part,
 };
 
 const HAZARDS: &str = "
@@ -107,13 +110,7 @@ fn lu_5379_long_listings_are_complete() {
     let mut all = TbfRows::new();
     all.extend(&rows, false).unwrap();
     all.merge();
-    let mut text = String::new();
-    report(
-        &mut nrs_sched::report::Report::yaml(&mut text),
-        all.as_slice(),
-        all.sums().unwrap().as_slice(),
-    )
-    .unwrap();
+    let text = yaml(|out| report(out, all.as_slice(), all.sums().unwrap().as_slice()));
     assert!(text.len() > 100_000 && text.contains("uid:1000"));
 }
 

@@ -7,6 +7,7 @@ use nrs_sched::{
     arena::Request,
     attr::Attrs,
     jobid::JobId,
+    managed::yaml,
     policy::{
         tbf::{stats::report, stats::TbfRow, stats::TbfRows, Tunables},
         Part,
@@ -19,13 +20,7 @@ fn parse(rows: &[TbfRow]) -> Value {
     all.extend(rows, false).expect("memory");
     all.merge();
     let sums = all.sums().expect("memory");
-    let mut text = String::new();
-    report(
-        &mut nrs_sched::report::Report::yaml(&mut text),
-        all.as_slice(),
-        sums.as_slice(),
-    )
-    .expect("a string takes everything");
+    let text = yaml(|out| report(out, all.as_slice(), sums.as_slice()));
     serde_yaml_ng::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 

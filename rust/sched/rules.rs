@@ -63,7 +63,7 @@ pub use rule::{
 };
 pub use rule_list::{check, RuleList};
 pub use rule_set::RuleSet;
-pub(crate) use scanner::Scanner;
+pub(crate) use scanner::{is_blank, Scanner};
 pub use subject::{Fields, Subject};
 
 /// Error of a refused command.

@@ -52,6 +52,22 @@ impl<R> Class<R> {
     }
 }
 
+/// Call of the service's worker: a need of no memory.
+#[derive(Clone, Copy)]
+pub struct WorkerCall(bool);
+
+impl Need for WorkerCall {
+    type Spare = ();
+
+    fn is_empty(&self) -> bool {
+        !self.0
+    }
+
+    fn take(&self, _charged: bool) -> Result<(), NoMemory> {
+        Ok(())
+    }
+}
+
 /// Class of policy `P` in the class table.
 pub type ClassOf<I, P> = Class<<P as Classful<I>>::Record>;
 
@@ -88,6 +104,9 @@ pub trait Classful<I: Item>: Sized {
 
     /// True if classes have an owner, see [`Classful::shared`].
     const OWNED: bool = false;
+
+    /// Divisor of the table size for the reserved part; 0: there is none.
+    const KEPT: u32 = if Self::OWNED { KEPT } else { 0 };
 
     /// Key under which the default class is shown.
     const DEFAULT: Self::Key;
@@ -135,6 +154,24 @@ pub trait Classful<I: Item>: Sized {
         None
     }
 
+    /// Returns true if the class `key` may be created in the reserved part of the table.
+    fn is_promised(&self, _key: &Self::Key) -> bool {
+        false
+    }
+
+    /// Prepares the class at `idx`, which was found or created for a request with `key`.
+    fn classified(_state: &mut State<I, Self>, _idx: u32, _key: &Self::Key, _now: u64) {}
+
+    /// Returns true if a cached class may be reused; see [`Part::is_live`].
+    fn is_reusable(&self, _record: &Self::Record) -> bool {
+        true
+    }
+
+    /// Returns true if the service's worker must be woken.
+    fn calls_worker(&self) -> bool {
+        false
+    }
+
     /// Returns the record of a new class; without a key, of the default class. `shared` is the
     /// result of [`Classful::shared`] for `key`, if that was called.
     fn record(
@@ -154,6 +191,11 @@ pub trait Classful<I: Item>: Sized {
     /// Returns the number of comparisons beyond the basic cost of a class.
     fn sync(_state: &mut State<I, Self>, _idx: u32, _now: u64) -> u32 {
         0
+    }
+
+    /// As [`Classful::sync`], for each class in turn; see [`Part::refresh`].
+    fn refresh(state: &mut State<I, Self>, idx: u32, now: u64) -> u32 {
+        Self::sync(state, idx, now)
     }
 
     /// Adds a request to a class, whose count does not include the request yet. Returns the request
@@ -205,6 +247,9 @@ pub trait Classful<I: Item>: Sized {
         now: impl FnOnce() -> u64,
     ) -> BypassOutcome;
 
+    /// Records the end of a request in flight.
+    fn end(&mut self, _record: &mut Self::Record) {}
+
     /// Returns the tokens of a dispatched request; see [`Part::refund`]. The class at `idx` exists.
     fn refund(_state: &mut State<I, Self>, _idx: u32, _cost: Cost, _now: u64) {}
 
@@ -250,13 +295,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         let default = Class::new(policy.record(None, None, 0));
         let mut state = Self {
             policy,
-            table: ClassTable::new(
-                max,
-                if P::OWNED { KEPT } else { 0 },
-                seed,
-                P::DEFAULT,
-                default,
-            )?,
+            table: ClassTable::new(max, P::KEPT, seed, P::DEFAULT, default)?,
             queue: P::queue(config, (max as usize).saturating_add(1))?,
             queued: 0,
         };
@@ -279,14 +318,19 @@ impl<I: Item, P: Classful<I>> State<I, P> {
     fn create(&mut self, key: P::Key, now: u64) -> ClassId {
         let shared = self.policy.shared(&key);
         let place = match &shared {
-            Some(shared) => self.table.owned_by(shared),
-            None => ClassQuota::Free,
+            Some(shared) if P::OWNED => self.table.owned_by(shared),
+            _ => ClassQuota::Free,
         };
         // Trim first, so that the new class is not evicted.
         self.table
             .trim(now, self.policy.idle_max().saturating_sub(1));
         if let Some(id) = self.make(key, shared.as_ref(), place, now) {
             return id;
+        }
+        if self.policy.is_promised(&key) {
+            if let Some(id) = self.make(key, shared.as_ref(), ClassQuota::Promised, now) {
+                return id;
+            }
         }
         self.table.overflowed();
         let id = shared.and_then(|shared| {
@@ -343,8 +387,16 @@ impl<I: Item, P: Classful<I>> State<I, P> {
 }
 
 impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
-    type Need = (ClassNeed<P::Key, ClassOf<I, P>>, <P::Queue as Grow>::Need);
-    type Spare = (ClassSpare<P::Key, ClassOf<I, P>>, <P::Queue as Grow>::Spare);
+    type Need = (
+        ClassNeed<P::Key, ClassOf<I, P>>,
+        <P::Queue as Grow>::Need,
+        WorkerCall,
+    );
+    type Spare = (
+        ClassSpare<P::Key, ClassOf<I, P>>,
+        <P::Queue as Grow>::Spare,
+        (),
+    );
     type Shared = P::Shared;
     type Update = P::Update;
 
@@ -353,11 +405,15 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let key = self.policy.key(attrs);
         let known = self.table.look(&key, now);
-        known.unwrap_or_else(|| self.create(key, now))
+        let id = known.unwrap_or_else(|| self.create(key, now));
+        P::classified(self, id.idx(), &key, now);
+        id
     }
 
     fn is_live(&self, class: ClassId) -> bool {
+        let found = self.table.at(class.idx());
         self.table.is_permanent(class)
+            && found.is_none_or(|class| self.policy.is_reusable(&class.record))
     }
 
     fn note_interval(&self) -> Option<u64> {
@@ -452,6 +508,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
         if let Some(class) = self.table.get_mut(grant.class) {
+            self.policy.end(&mut class.record);
             class.active = class.active.saturating_sub(1);
             if !class.is_active() {
                 self.idle(grant.class.idx(), now);
@@ -465,11 +522,12 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn need(&self) -> Self::Need {
         let entries = self.table.target();
-        (self.table.need(), self.queue.wants(entries))
+        let call = WorkerCall(self.policy.calls_worker());
+        (self.table.need(), self.queue.wants(entries), call)
     }
 
-    fn grow(&mut self, (classes, queue): Self::Spare) -> Self::Spare {
-        let rest = (self.table.grow(classes), self.queue.feed(queue));
+    fn grow(&mut self, (classes, queue, ()): Self::Spare) -> Self::Spare {
+        let rest = (self.table.grow(classes), self.queue.feed(queue), ());
         P::settle(self);
         rest
     }
@@ -489,7 +547,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
             if left == 0 {
                 return Some(idx);
             }
-            let work = P::sync(self, idx, now);
+            let work = P::refresh(self, idx, now);
             left = left.saturating_sub(CLASS_WORK.saturating_add(work));
         }
         None

@@ -6,7 +6,7 @@
 //! known time at which the front is eligible, ns.
 //!
 //! ```text
-//!                    set_front                 its time comes            serve
+//!                    begin, advance            its time comes            serve
 //!   (becomes front) ───────► waits: booked ─────────────────────► ready ───────► (dispatched)
 //!                              ▲      │ the rate has changed
 //!                              └──────┘
@@ -14,7 +14,7 @@
 
 use super::queue::{turn, QbmKeys};
 use crate::sched::{
-    item::{Cost, Fifo},
+    item::{Cost, Fifo, Item},
     policy::withheld_time::WithheldUntil,
     qbm::{
         gate::{Gate, GateClaim, GateTicket, Gates, LATE},
@@ -41,8 +41,6 @@ pub struct QbmClass<F> {
     pub fifo: F,
     /// Keys in the queue of the part.
     pub keys: QbmKeys,
-    /// Number of requests in flight.
-    pub active: u32,
     /// Claim of the gate of the class.
     pub claim: GateClaim,
     /// Generation of the gates to which `claim` belongs.
@@ -68,7 +66,6 @@ impl<F: Fifo> QbmClass<F> {
         Self {
             fifo: F::new(),
             keys: QbmKeys::Away,
-            active: 0,
             claim: GateClaim::NONE,
             generation,
             serving: 0,
@@ -84,9 +81,9 @@ impl<F: Fifo> QbmClass<F> {
         }
     }
 
-    /// Returns true if requests are queued or in flight.
-    pub fn is_active(&self) -> bool {
-        self.active > 0 || !self.fifo.is_empty()
+    /// Returns the cost of the front, if there is one.
+    pub fn front(&self) -> Option<Cost> {
+        self.fifo.front().map(Item::cost)
     }
 
     /// Returns the gate; `None` if the class is not limited.
@@ -95,15 +92,15 @@ impl<F: Fifo> QbmClass<F> {
         gates?.get(self.claim.place())
     }
 
-    /// Moves the class to the gate of `claim`, of `generation`. Returns the keys of the class;
-    /// `front` is the cost of the front, if there is one. A front that stays at its gate keeps its
+    /// Moves the class, which has `active` requests in flight, to the gate of `claim`, of
+    /// `generation`. Returns the keys of the class. A front that stays at its gate keeps its
     /// booking.
     pub fn claim_gate(
         &mut self,
         gates: Option<&Gates>,
         claim: GateClaim,
         generation: u32,
-        front: Option<Cost>,
+        active: u32,
         now: u64,
     ) -> QbmKeys {
         let same = self.generation == generation;
@@ -122,10 +119,9 @@ impl<F: Fifo> QbmClass<F> {
         self.counted = false;
         self.ticket = GateTicket::FREE;
         (self.claim, self.generation) = (claim, generation);
-        match front {
+        match self.front() {
             Some(cost) => {
                 self.count(gates);
-                let active = self.active;
                 self.note_service(gates, active);
                 self.book(gates, cost, now)
             }
@@ -168,7 +164,6 @@ impl<F: Fifo> QbmClass<F> {
     /// Records the end of a request in flight; `gates` are those of `generation`.
     #[inline]
     pub fn end(&mut self, gates: Option<&Gates>, generation: u32) {
-        self.active = self.active.saturating_sub(1);
         if self.generation == generation {
             self.note_end(gates, 1);
         }
@@ -208,19 +203,29 @@ impl<F: Fifo> QbmClass<F> {
         }
     }
 
-    /// Prepares the class for its first queued request; must be called before that request is
-    /// staged.
+    /// Prepares the class, whose first request was queued; returns the keys of the class.
     #[inline]
-    pub fn begin(&mut self, gates: Option<&Gates>, now: u64) {
+    pub fn begin(&mut self, gates: Option<&Gates>, now: u64) -> QbmKeys {
         self.wake(gates, now);
         self.count(gates);
+        self.advance(gates, now)
     }
 
-    /// Makes a request of `cost` the front and books for it; returns the keys of the class.
+    /// Places a booking for the next front, if there is one; returns the keys of the class.
     #[inline]
-    pub fn set_front(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
-        self.staged = now;
-        self.book(gates, cost, now)
+    fn advance(&mut self, gates: Option<&Gates>, now: u64) -> QbmKeys {
+        self.ticket = GateTicket::FREE;
+        match self.front() {
+            Some(cost) => {
+                self.staged = now;
+                self.book(gates, cost, now)
+            }
+            None => {
+                self.uncount(gates);
+                self.emptied = now;
+                QbmKeys::Away
+            }
+        }
     }
 
     /// Places a booking for the front, which has none; returns the keys of the class.
@@ -251,10 +256,12 @@ impl<F: Fifo> QbmClass<F> {
         (self.ticket, self.rank, self.due) = (GateTicket::FREE, 0, now);
     }
 
-    /// Updates the time at which the front, which costs `cost`, is eligible; returns the keys of
-    /// the class.
+    /// Updates the time at which the front is eligible; returns the keys of the class.
     #[inline]
-    pub fn look(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
+    pub fn look(&mut self, gates: Option<&Gates>, now: u64) -> QbmKeys {
+        let Some(cost) = self.front() else {
+            return self.keys;
+        };
         match self.gate(gates) {
             Some(gate) => {
                 self.bind(gate);
@@ -293,16 +300,10 @@ impl<F: Fifo> QbmClass<F> {
         }
     }
 
-    /// Charges the front, which costs `cost` and is dispatched even if it is not eligible; `next`
-    /// is the cost of the next front, if any. Returns the keys of the class.
+    /// Charges a front that has left the FIFO, which cost `cost` and is dispatched even if it is
+    /// not eligible; returns the keys of the class.
     #[inline]
-    pub fn serve(
-        &mut self,
-        gates: Option<&Gates>,
-        cost: Cost,
-        next: Option<Cost>,
-        now: u64,
-    ) -> QbmKeys {
+    pub fn serve(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
         if let Some(gate) = self.gate(gates) {
             gate.count(cost);
             if self.due > self.staged {
@@ -310,22 +311,7 @@ impl<F: Fifo> QbmClass<F> {
             }
         }
         self.note_service(gates, 1);
-        self.advance(gates, next, now)
-    }
-
-    /// Replaces the front, which has left; `next` is the cost of the next front, if any. Returns
-    /// the keys of the class.
-    #[inline]
-    fn advance(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> QbmKeys {
-        self.ticket = GateTicket::FREE;
-        match next {
-            Some(next) => self.set_front(gates, next, now),
-            None => {
-                self.uncount(gates);
-                self.emptied = now;
-                QbmKeys::Away
-            }
-        }
+        self.advance(gates, now)
     }
 
     /// Returns the time, ms, for which the front was throttled. The front arrived at `arrival` and
@@ -335,11 +321,11 @@ impl<F: Fifo> QbmClass<F> {
         self.kept.front_goes(self.staged, self.due, arrival, now)
     }
 
-    /// Removes the front, which is not dispatched; `next` is the cost of the next front, if any.
-    /// Returns the keys of the class.
-    pub fn withdraw(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> QbmKeys {
+    /// Cancels the booking of a front that has left the FIFO and is not dispatched. Returns the
+    /// keys of the class.
+    pub fn withdraw(&mut self, gates: Option<&Gates>, now: u64) -> QbmKeys {
         self.cancel(gates);
-        self.advance(gates, next, now)
+        self.advance(gates, now)
     }
 
     /// Cancels the booking of the front, if the class still has the gate.
@@ -352,26 +338,17 @@ impl<F: Fifo> QbmClass<F> {
         self.ticket = GateTicket::FREE;
     }
 
-    /// Returns the tokens of a dispatched request of `cost`; `front` is the cost of the front, if
-    /// any. Returns the keys of the class.
-    pub fn refund(
-        &mut self,
-        gates: Option<&Gates>,
-        cost: Cost,
-        front: Option<Cost>,
-        now: u64,
-    ) -> QbmKeys {
+    /// Returns the tokens of a dispatched request of `cost`; returns the keys of the class.
+    pub fn refund(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
         match (gates, self.gate(gates)) {
             (Some(all), Some(gate)) if all.has(&self.claim) => gate.refund(cost),
             _ => return self.keys,
         }
-        match front {
-            Some(front) => {
-                self.cancel(gates);
-                self.book(gates, front, now)
-            }
-            None => self.keys,
-        }
+        let Some(front) = self.front() else {
+            return self.keys;
+        };
+        self.cancel(gates);
+        self.book(gates, front, now)
     }
 
     /// Charges a request of `cost` that is not queued, if there are tokens for it; returns true if

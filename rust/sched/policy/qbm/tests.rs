@@ -4,8 +4,10 @@ use super::*;
 use crate::{
     arena::{attrs, feed, view, Request},
     sched::{
+        class::ClassId,
         item::Direction,
-        policy::Configuration,
+        mem::Need as _,
+        policy::{Configuration, Part},
         qbm::{
             gate::{Gate, Gates},
             terms::UNREGULATED,
@@ -185,48 +187,6 @@ fn ranks_go_first() {
         .collect();
     assert_eq!(order, [9, 4, 6, 4, 6, 3, 3, 2, 2, 1, 5, 1, 5]);
     assert!(bench.part.is_empty() && bench.get(now).is_none());
-}
-
-/// Gives a higher rank that always has tokens everything except the floor.
-#[test]
-fn no_rank_takes_the_floor_from_another() {
-    let mut bench = QbmBench::new();
-    let floor = MIB;
-    bench.gates.set_floor(floor);
-    for (user, rate, rank) in [
-        (1, 1000 * MIB, 0),
-        (2, 1000 * MIB, 3),
-        (3, 1000 * MIB, 3),
-        (4, UNREGULATED, 0),
-    ] {
-        bench.rate(user, rate, rank, NOW);
-        bench.class(user, NOW);
-    }
-    for user in 1..=4 {
-        for _ in 0..4 {
-            bench.queue(user, 1, NOW);
-        }
-    }
-    // The device transfers 20 MiB/s.
-    let mut now = NOW;
-    let (mut bytes, mut last, mut longest) = ([0u64; 5], [NOW; 5], [0u64; 5]);
-    while now < NOW + 10 * SECOND {
-        let request = bench.get(now).expect("all have tokens");
-        let user = request.owner as usize;
-        bytes[user] += PAGE;
-        longest[user] = longest[user].max(now - last[user]);
-        last[user] = now;
-        bench.queue(request.owner, 1, now);
-        now += SECOND * PAGE / (20 * MIB);
-    }
-    let turn = SECOND * PAGE / (20 * MIB);
-    for user in 1..=3 {
-        let rate = bytes[user] / 10;
-        assert!(rate * 20 >= floor * 19 && rate <= floor, "{user}: {rate}");
-        // A client is dispatched once it is overdue, after other clients that are overdue earlier.
-        assert!(longest[user] <= SECOND * PAGE / floor + 3 * turn);
-    }
-    assert!(bytes[4] / 10 >= 16 * MIB);
 }
 
 /// Keeps the order within a throttled class, and dispatches from other classes meanwhile.

@@ -9,12 +9,10 @@ use super::{
     settings::{is_setting, EntitlementSpec, GroupSettings, TWICE},
     tune, By, Plan, TEXT_MAX,
 };
-use crate::sched::error::{Code, Error};
-
-/// Returns true if `character` separates words.
-const fn is_blank(character: char) -> bool {
-    matches!(character, ' ' | '\t')
-}
+use crate::sched::{
+    error::{Code, Error},
+    rules::{is_blank, Scanner},
+};
 
 /// Strips the comment from `line`: a `#` at the start of a word, and the rest of the line.
 fn without_comment(line: &str) -> &str {
@@ -30,17 +28,6 @@ fn without_comment(line: &str) -> &str {
 
 /// Offset in the line, and word.
 type PlanWord<'a> = (usize, &'a str);
-
-/// Splits `statement`, which starts at offset `from`, into words.
-fn words(statement: &str, from: usize) -> impl Iterator<Item = PlanWord<'_>> {
-    let mut next = from;
-    let words = statement.split(is_blank).map(move |word| {
-        let at = next;
-        next = at.saturating_add(word.len()).saturating_add(1);
-        (at, word)
-    });
-    words.filter(|(_, word)| !word.is_empty())
-}
 
 impl Plan {
     /// Parses a plan; see [`crate::sched::qbm::plan`] for the grammar. May sleep.
@@ -63,6 +50,8 @@ impl Plan {
         let mut read = PlanParser {
             plan: Self::none(),
             line: 0,
+            from: 0,
+            words: Scanner::part(""),
             has_by: false,
             has_default: false,
             tuned: 0,
@@ -77,13 +66,14 @@ impl Plan {
                 next = from.saturating_add(statement.len()).saturating_add(1);
                 // If statements count as lines, columns count from the start of the statement.
                 let (line, from) = if one_line { (place, 0) } else { (line, from) };
-                read.line = line;
-                let printable = |b: u8| b.is_ascii_graphic() || is_blank(char::from(b));
+                (read.line, read.from) = (line, from);
+                let printable = |b: u8| b.is_ascii_graphic() || is_blank(b);
                 if let Some(at) = statement.bytes().position(|byte| !printable(byte)) {
                     let at = from.saturating_add(at);
                     return Err(read.wrong(at, "unprintable character"));
                 }
-                read.statement(words(statement, from))?;
+                read.words = Scanner::part(statement);
+                read.statement()?;
             }
         }
         if let Some(reason) = tune::wrong(&read.plan.tuning) {
@@ -94,10 +84,14 @@ impl Plan {
 }
 
 /// Parser state.
-struct PlanParser {
+struct PlanParser<'a> {
     plan: Plan,
     /// Current line number.
     line: u32,
+    /// Offset of the statement in the line.
+    from: usize,
+    /// Rest of the statement.
+    words: Scanner<'a>,
     has_by: bool,
     has_default: bool,
     /// Bits of the parameters that `tune` has set.
@@ -106,7 +100,13 @@ struct PlanParser {
     tuned_line: u32,
 }
 
-impl PlanParser {
+impl<'a> PlanParser<'a> {
+    /// Consumes the next word.
+    fn word(&mut self) -> Option<PlanWord<'a>> {
+        let (at, word) = self.words.word();
+        (!word.is_empty()).then_some((self.from.saturating_add(at), word))
+    }
+
     /// Creates an `EINVAL` error for the whole line.
     const fn invalid(&self, reason: &'static str) -> Error {
         invalid(self.line, reason)
@@ -117,43 +117,40 @@ impl PlanParser {
         self.invalid(reason).at(byte(self.line, at))
     }
 
-    fn statement<'a>(
-        &mut self,
-        mut words: impl Iterator<Item = PlanWord<'a>>,
-    ) -> Result<(), Error> {
-        match words.next() {
+    fn statement(&mut self) -> Result<(), Error> {
+        match self.word() {
             None => Ok(()),
-            Some((_, "by")) => self.by(words),
-            Some((_, "tune")) => self.tune(words),
-            Some((_, "default")) => self.default(words),
-            Some((_, "group")) => self.group(words),
-            Some((_, "client")) => self.client(words),
+            Some((_, "by")) => self.by(),
+            Some((_, "tune")) => self.tune(),
+            Some((_, "default")) => self.default(),
+            Some((_, "group")) => self.group(),
+            Some((_, "client")) => self.client(),
             Some((at, _)) => Err(self.wrong(at, "expected by, tune, default, group or client")),
         }
     }
 
-    fn by<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
+    fn by(&mut self) -> Result<(), Error> {
         if self.has_by {
             return Err(self.invalid("duplicate line by"));
         }
         if !self.plan.clients.as_slice().is_empty() {
             return Err(self.invalid("by must precede all clients"));
         }
-        let by = match words.next() {
+        let by = match self.word() {
             Some((at, word)) => By::parse(word).map_err(|error| self.wrong(at, error.reason)),
             None => By::parse("").map_err(|error| self.invalid(error.reason)),
         };
         self.plan.by = by?;
         self.has_by = true;
-        match words.next() {
+        match self.word() {
             None => Ok(()),
             Some((at, _)) => Err(self.wrong(at, "expected the end of the line")),
         }
     }
 
-    fn tune<'a>(&mut self, words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
+    fn tune(&mut self) -> Result<(), Error> {
         let mut none = true;
-        for word in words {
+        while let Some(word) = self.word() {
             let (name, value) = self.pair(word)?;
             let (key, bit) = tune::TuningKey::parse(name).ok_or(self.wrong(
                 word.0,
@@ -175,12 +172,12 @@ impl PlanParser {
         Ok(())
     }
 
-    fn default<'a>(&mut self, words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
+    fn default(&mut self) -> Result<(), Error> {
         if self.has_default {
             return Err(self.invalid("duplicate line default"));
         }
         let mut defaults = EntitlementSpec::NONE;
-        for word in words {
+        while let Some(word) = self.word() {
             self.set(word, |name, value| defaults.set(name, value))?;
         }
         if defaults == EntitlementSpec::NONE {
@@ -192,10 +189,10 @@ impl PlanParser {
         Ok(())
     }
 
-    fn group<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
-        let (_, name) = self.name(words.next(), "the group's name is missing")?;
+    fn group(&mut self) -> Result<(), Error> {
+        let (_, name) = self.name("the group's name is missing")?;
         let mut settings = GroupSettings::default();
-        for word in words {
+        while let Some(word) = self.word() {
             self.set(word, |name, value| settings.set(name, value))?;
         }
         // The default strategy is not stored, so that [`Plan::write`] omits it.
@@ -204,10 +201,10 @@ impl PlanParser {
             .add_group(PlanGroup::new(name, settings, self.line)?)
     }
 
-    fn client<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
-        let name = self.name(words.next(), "the client's name is missing")?;
+    fn client(&mut self) -> Result<(), Error> {
+        let name = self.name("the client's name is missing")?;
         let (mut promise, mut group) = (EntitlementSpec::NONE, None);
-        for (at, word) in words {
+        while let Some((at, word)) = self.word() {
             let Some(wanted) = word.strip_prefix("group=") else {
                 self.set((at, word), |name, value| promise.set(name, value))?;
                 continue;
@@ -222,13 +219,9 @@ impl PlanParser {
         self.plan.add_client(name, group, promise, self.line)
     }
 
-    /// Checks the first word after `group` or `client`, the name.
-    fn name<'a>(
-        &self,
-        word: Option<PlanWord<'a>>,
-        missing: &'static str,
-    ) -> Result<PlanWord<'a>, Error> {
-        let word = word.ok_or(self.invalid(missing))?;
+    /// Consumes the first word after `group` or `client`, the name.
+    fn name(&mut self, missing: &'static str) -> Result<PlanWord<'a>, Error> {
+        let word = self.word().ok_or(self.invalid(missing))?;
         // A `NAME=VALUE` pair here means that the name is missing.
         match word.1.split_once('=') {
             Some((key, _)) if is_setting(key) => Err(self.invalid(missing)),
@@ -237,7 +230,7 @@ impl PlanParser {
     }
 
     /// Splits `NAME=VALUE`.
-    fn pair<'a>(&self, (at, word): PlanWord<'a>) -> Result<(&'a str, &'a str), Error> {
+    fn pair<'w>(&self, (at, word): PlanWord<'w>) -> Result<(&'w str, &'w str), Error> {
         match word.split_once('=') {
             None => Err(self.wrong(at, "expected NAME=VALUE")),
             Some((_, "")) => Err(self.wrong(at, "no value after '='")),

@@ -236,6 +236,33 @@ fn a_full_table_and_old_age() {
     assert_eq!(bench.part.table.len(), 0);
 }
 
+/// Charges requests for which not even a shared class can be created to the group of the last
+/// target.
+#[test]
+fn the_default_class_follows_its_target() {
+    let gates = gates(16);
+    gates.open(1, (2, Some(7)), (UNREGULATED, 0), NOW);
+    gates.opened(2);
+    let tunables = Tunables {
+        classes_max: ClassesMax::new(64).unwrap(),
+        ..tunables()
+    };
+    let mut bench = QbmBench::with(&tunables, &gates);
+    let classes = (100..200).chain([7]).map(|target| {
+        feed(&mut bench.part);
+        let attrs = Attrs {
+            target,
+            ..attrs(target)
+        };
+        let request = bench.request(target, 1, NOW);
+        let class = bench.part.classify(&attrs, NOW);
+        bench.part.enqueue(request, class, NOW).unwrap();
+        class
+    });
+    assert_eq!(classes.last().map(|class| class.idx()), Some(DEFAULT));
+    assert_eq!(gates.get(1).unwrap().users(), 1);
+}
+
 /// Claims gates for the same clients on many threads, with the same result.
 #[test]
 fn claims_of_many_threads_agree() {

@@ -237,6 +237,15 @@ fn a_pause_fills_the_bucket_and_no_more() {
             went += 4096;
         }
         assert!(went <= comes(rate, ns) && went + 4097 >= comes(rate, ns));
+        // A booking is charged to the same credit.
+        let (booked, whole) = (self::gates(rate), write(comes(rate, 45 * MS)));
+        let booked = self::gate(&booked);
+        if wakes {
+            booked.wake(later);
+        }
+        assert_eq!(booked.book(whole, later).1, later);
+        let due = booked.book(whole, later).1 - later;
+        assert!(due.abs_diff(85 * MS - ns) < 1_000, "{due}");
         // Below that limit, `wake` discards nothing.
         let before = gate.balance(later + MS);
         gate.wake(later + MS);

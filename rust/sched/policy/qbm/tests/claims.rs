@@ -132,6 +132,22 @@ fn clients_without_a_gate_share_one() {
     assert_eq!(bench.part.len(), 0);
 }
 
+/// Gives an idle class that shared a gate its own gate with its next request.
+#[test]
+fn an_idle_class_claims_a_gate_that_is_free() {
+    let gates = gates(16);
+    let mut bench = QbmBench::with(&tunables(), &gates);
+    let shared = gates.get(0).unwrap();
+    let shares = |bench: &mut QbmBench, user| {
+        bench.queue(user, 1, NOW);
+        shared.users() > 0
+    };
+    let user = (0..).find(|user| shares(&mut bench, *user)).unwrap();
+    bench.burst(NOW);
+    (0..user).for_each(|user| gates.revoke(claim_of(&gates, user).place()));
+    assert!(!shares(&mut bench, user));
+}
+
 /// Reserves classes and gates for clients that the plan lists; other clients come after all ranks.
 #[test]
 fn places_are_kept_for_lines() {

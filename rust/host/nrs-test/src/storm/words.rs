@@ -69,7 +69,7 @@ nrs_fairshare_limits: clear|<limits>|<limits>,<limits>|<limits>,<limits>,<limits
 limits: <entity>:<limit>|<entity>:<limit>|uid:*:<limit>|-<entity>|-uid:*
 limit: max=$|max=$+class=idle|min=1+max=$+burst=<1-20>s|class=realtime|min=<1-20>
 nrs_owners: clear|-<cgroup>|<cgroup>=<1000-1005>:<0-5>|<cgroup>=<1000-1005>:<0-5>
-cgroup: /|/*|/user.slice|/user.slice/*|/test<0-3>|/test<0-3>/x
+cgroup: /*|/user.slice|/user.slice/*|/test<0-3>|/test<0-3>/x
 nrs_tbf_rule: <stop>|<stop>|<change>|<change>|<change>|<start>|<start>|<start>
 stop: <one_head>stop <rule>
 change: <one_head>change <rule> rate=$|<one_head>change <rule> rank=<rank>|change default rate=$

@@ -46,9 +46,6 @@ pub(crate) struct CgroupUse(u64);
 impl CgroupUse {
     const BY_POLICY: u64 = 1;
 
-    /// No use.
-    pub(crate) const NONE: Self = Self(0);
-
     /// Returns true if a policy needs the cgroup.
     pub(crate) fn is_by_policy(self) -> bool {
         self.0 & Self::BY_POLICY != 0

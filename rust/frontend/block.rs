@@ -15,7 +15,6 @@ use kernel::time::{delay::fsleep, Delta};
 use crate::{
     engine::{
         arrival::Arrival, client::Client, registry::Attachment, service::Service, target::Target,
-        target_parameters::CgroupUse,
     },
     sched::{
         attr::{cgroup::CgroupOwner, Attrs, CgroupPath, Id, Opcode, Priority, Stream},
@@ -266,14 +265,11 @@ impl BlockClient {
             .count_operation(traits.cpu, traits.opcode);
         let dispatch = self.service().dispatch();
         let wants_class = dispatch.wants_class();
-        let cgroup_use = match wants_class {
-            true => dispatch.cgroup_use(),
-            false => CgroupUse::NONE,
+        let mapped = match wants_class {
+            true => self.mapped(traits, who),
+            false => None,
         };
-        let mapped = self.mapped(cgroup_use, who);
-        if mapped.is_some() {
-            self.client().load().count_by_map(traits.cpu);
-        } else if who.is_anonymous() {
+        if mapped.is_none() && who.is_anonymous() {
             match who.cgroup() {
                 Some(_) => self.client().load().count_by_cgroup(traits.cpu),
                 None => self.client().load().count_anonymous(traits.cpu),
@@ -288,8 +284,7 @@ impl BlockClient {
         // The file does not fit, and neither does the host name, which may change at any time.
         let fits = !traits.wants_file && !naming.template.uses_host();
         let arrival = Arrival {
-            ident: (wants_class && fits)
-                .then(|| self.ident(traits, naming, who, cgroup_use, mapped)),
+            ident: (wants_class && fits).then(|| self.ident(traits, naming, who, mapped)),
             load: self.client().load(),
             target,
             must_pass: traits.must_pass,
@@ -327,9 +322,8 @@ impl BlockClient {
         who: &Submitter<'_>,
     ) -> MergeCharge {
         let object = self.target().index().into();
-        let mapped = self.mapped(self.service().dispatch().cgroup_use(), who);
         MergeCharge {
-            attrs: self.attrs(traits, naming, who, mapped, object),
+            attrs: self.attrs(traits, naming, who, self.owner(who), object),
             cost: traits.cost(false),
             cpu: traits.cpu,
         }
@@ -342,8 +336,22 @@ impl BlockClient {
         self.service().merge(self.target(), *cpu, attrs, *cost);
     }
 
+    /// Returns the owner of the submitter's cgroup by the administrator's map, and counts the
+    /// request if there is one.
+    #[inline(always)]
+    fn mapped(&self, traits: &RequestTraits, who: &Submitter<'_>) -> Option<OwnerIds> {
+        if !self.service().dispatch().cgroup_use().has_owners() {
+            return None;
+        }
+        let owner = self.owner(who)?;
+        self.client().load().count_by_map(traits.cpu);
+        Some(owner)
+    }
+
     /// Returns the owner of the submitter's cgroup by the administrator's map.
-    fn mapped(&self, cgroup_use: CgroupUse, who: &Submitter<'_>) -> Option<OwnerIds> {
+    #[cold]
+    fn owner(&self, who: &Submitter<'_>) -> Option<OwnerIds> {
+        let cgroup_use = self.service().dispatch().cgroup_use();
         if !cgroup_use.has_owners() {
             return None;
         }
@@ -363,8 +371,7 @@ impl BlockClient {
         object: u64,
     ) -> Attrs {
         let whose = who.whose(true, true);
-        let mapped = mapped.map(|OwnerIds { uid, gid }| (uid, gid));
-        let known = mapped.or(whose.owner);
+        let known = mapped.map(OwnerIds::get).or(whose.owner);
         let by_policy = self.service().dispatch().cgroup_use().is_by_policy();
         let names = if known.is_none() || by_policy {
             who.cgroup_names()
@@ -408,12 +415,12 @@ impl BlockClient {
         traits: &RequestTraits,
         naming: &ClientNaming,
         who: &Submitter<'_>,
-        cgroup_use: CgroupUse,
         mapped: Option<OwnerIds>,
     ) -> [u64; 5] {
         let template = &naming.template;
         let by_stream = naming.stream == Stream::Cgroup;
-        let by_cgroup = by_stream || template.uses_cgroup() || cgroup_use.is_by_policy();
+        let by_policy = || self.service().dispatch().cgroup_use().is_by_policy();
+        let by_cgroup = by_stream || template.uses_cgroup() || by_policy();
         let SubmitterId {
             comm,
             owner,
@@ -422,7 +429,7 @@ impl BlockClient {
             cgroup,
         } = who.whose(template.uses_pid(), by_cgroup);
         let (uid, gid) = match mapped {
-            Some(OwnerIds { uid, gid }) => (uid, gid),
+            Some(ids) => ids.get(),
             None => owner.unwrap_or_default(),
         };
         // Process ids have 22 bits.

@@ -283,7 +283,7 @@ impl Scheduler for ScheduledDisk {
         // The counts only matter while requests are queued.
         if !target.slot_pool().is_uncontended() {
             let may_defer = self.may_defer() && !request.is_in_flush();
-            let entered = (self.tags).enter(request, &who, self.recorded_parts(), may_defer);
+            let entered = (self.tags).enter(request, &who, || self.recorded_parts(), may_defer);
             let Some((entered, share)) = entered else {
                 return;
             };

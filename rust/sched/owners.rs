@@ -36,7 +36,10 @@ use crate::sched::{
     policy::control::{Host, TextParameter},
     rng::avalanche,
 };
-use core::fmt::{self, Write};
+use core::{
+    fmt::{self, Write},
+    num::NonZeroU64,
+};
 
 /// Largest number of items of a table.
 pub const OWNERS_MAX: usize = 256;
@@ -44,13 +47,21 @@ pub const OWNERS_MAX: usize = 256;
 /// Number of look-ups that are kept.
 const CACHED: usize = 64;
 
-/// User and group.
+/// User and group, as the complement of `uid << 32 | gid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerIds {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
+pub struct OwnerIds(NonZeroU64);
+
+impl OwnerIds {
+    /// Creates the owner; `None` if both ids are 4294967295.
+    pub fn new(uid: u32, gid: u32) -> Option<Self> {
+        NonZeroU64::new(!((u64::from(uid) << 32) | u64::from(gid))).map(Self)
+    }
+
+    /// Returns user and group.
+    pub const fn get(self) -> (u32, u32) {
+        let ids = !self.0.get();
+        ((ids >> 32) as u32, ids as u32)
+    }
 }
 
 /// Item of a table.
@@ -157,7 +168,8 @@ impl Owners {
         for OwnedCgroup { text, ids, .. } in self.items.as_slice() {
             out.write_str(before)?;
             write_name(out, text.as_bytes())?;
-            writeln!(out, "={}:{}", ids.uid, ids.gid)?;
+            let (uid, gid) = ids.get();
+            writeln!(out, "={uid}:{gid}")?;
         }
         Ok(())
     }
@@ -251,8 +263,8 @@ impl OwnerEdit {
                 "uid or gid is not a decimal number from 0 to 4294967294",
             ))
         };
-        let (uid, gid) = (number(uid)?, number(gid)?);
-        Ok(Self::Set(path, OwnerIds { uid, gid }))
+        let ids = OwnerIds::new(number(uid)?, number(gid)?).ok_or(form)?;
+        Ok(Self::Set(path, ids))
     }
 }
 
@@ -262,7 +274,7 @@ struct CachedOwner {
     generation: Hint,
     /// Id of the cgroup.
     id: Hint,
-    /// User and group, or [`NONE`].
+    /// The [`OwnerIds`]; 0: no owner.
     ids: Hint,
 }
 
@@ -276,9 +288,6 @@ impl CachedOwner {
         }
     }
 }
-
-/// No owner in a [`CachedOwner`].
-const NONE: u64 = u64::MAX;
 
 /// Look-ups that are kept; has no lock and never allocates.
 pub struct OwnerCache {
@@ -307,11 +316,10 @@ impl OwnerCache {
             is_same.then(|| row.ids.get())
         });
         if let Some(ids) = known {
-            let (uid, gid) = ((ids >> 32) as u32, ids as u32);
-            return (ids != NONE).then_some(OwnerIds { uid, gid });
+            return NonZeroU64::new(ids).map(OwnerIds);
         }
         let found = find()?;
-        let ids = found.map_or(NONE, |ids| (u64::from(ids.uid) << 32) | u64::from(ids.gid));
+        let ids = found.map_or(0, |OwnerIds(ids)| ids.get());
         row.version.write(|| {
             row.generation.set(generation);
             row.id.set(id);

@@ -213,7 +213,7 @@ impl Tags {
         &self,
         request: Request<'a>,
         who: &Submitter<'_>,
-        parts: RecordedParts,
+        parts: impl FnOnce() -> RecordedParts,
         may_defer: bool,
     ) -> Option<(Request<'a>, u16)> {
         let shares = &self.shares;
@@ -224,7 +224,7 @@ impl Tags {
         if shares.are_few() || !may_defer || !Self::may_defer(request.view(), who) {
             return Some((request, shares.with(|table| table.enter(owner)) as u16));
         }
-        self.enter_or_defer(request, who, owner, parts)
+        self.enter_or_defer(request, who, owner, parts())
     }
 
     /// Counts a request of `owner`, or defers it if its owner has no room.

@@ -42,8 +42,8 @@ fn the_nearest_that_is_named() {
         ("/u/s.slice/a.service", None),
         ("", None),
     ] {
-        let wanted = wanted.map(|uid| OwnerIds { uid, gid: uid + 10 });
-        assert_eq!(owners.of(read(path)), wanted, "{path}");
+        let wanted = wanted.map(|uid| (uid, uid + 10));
+        assert_eq!(owners.of(read(path)).map(OwnerIds::get), wanted, "{path}");
     }
     assert_eq!(Owners::new().of(read("/s.slice")), None);
 }
@@ -117,10 +117,7 @@ fn refused() {
 #[test]
 fn kept_look_ups() {
     let (cache, finds) = (OwnerCache::new(), Cell::new(0));
-    let ids = |uid| OwnerIds {
-        uid,
-        gid: u32::MAX - 1,
-    };
+    let ids = |uid| OwnerIds::new(uid, u32::MAX - 1).unwrap();
     let of = |generation, id, found| {
         cache.of(generation, id, || {
             finds.set(finds.get() + 1);

@@ -85,7 +85,7 @@ pub mod head;
 pub mod health;
 pub mod heap;
 pub mod item;
-pub(crate) mod items;
+pub mod items;
 pub mod jobid;
 pub mod key;
 pub mod knee;

@@ -12,7 +12,7 @@
 //! item = path "=" uid ":" gid | "-" path | "clear"
 //! ```
 //!
-//! Separators and paths are as in weights ([`crate::sched::policy::fairshare::weights`]), ids are
+//! Separators and paths are as in weights ([`crate::sched::policy::fairshare::entity_table`]), ids are
 //! decimal numbers up to 4294967294. A path stands for the cgroup and what is below it, except
 //! what another path stands for. A path precedes patterns of the same level; of the patterns that
 //! match, the first one added applies.

@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nrs_sched::items::next_item;
+
 use crate::failure::{Failure, FailureKind, Result};
 use crate::stats::Entity;
 
@@ -347,19 +349,9 @@ fn owners(text: &str) -> Vec<Span> {
     both.collect()
 }
 
-/// Returns the items of a list, which blanks and commas outside quotes separate.
-fn items(text: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
-    let separates = move |c: char| {
-        match c {
-            _ if std::mem::take(&mut escaped) => {}
-            '\\' => escaped = quoted,
-            '"' => quoted = !quoted,
-            _ => {}
-        }
-        !quoted && matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
-    };
-    text.split(separates)
+/// Returns the items of a list.
+fn items(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || next_item(&mut text))
 }
 
 /// Returns the client names of a qbm configuration, if the clients are users or groups.

@@ -23,6 +23,7 @@ pub mod configuration;
 pub mod examples;
 pub mod exporter;
 pub mod failure;
+pub mod items;
 pub mod kernel;
 pub mod live;
 pub mod mock;

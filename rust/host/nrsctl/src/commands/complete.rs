@@ -7,9 +7,9 @@ use std::io::Write;
 use clap::{Arg, Command, CommandFactory as _};
 use nrs_sched::{parameters, policy};
 
-use super::owner::OWNERS;
 use crate::cli::Cli;
 use crate::failure::Result;
+use crate::items::OWNERS;
 use crate::kernel::Kernel;
 use crate::stats::rules;
 
@@ -127,9 +127,11 @@ fn values(
         ("set", "weights") => cgroups(kernel, "cgroup:", last, "="),
         ("set", "owners") => cgroups(kernel, "", last, "="),
         ("unset", "paths") => {
-            let owners = given.first().map(|service| kernel.get(service, OWNERS));
+            let owners = given
+                .first()
+                .map(|service| kernel.get(service, OWNERS.parameter));
             let owners = owners.and_then(Result::ok).unwrap_or_default();
-            let paths = owners.lines().filter_map(|line| line.rsplit_once('='));
+            let paths = owners.lines().filter_map(|line| OWNERS.split(line));
             paths.map(|(path, _)| path.to_owned()).collect()
         }
         (verb, "name") if verb != "add" && verb != "start" => match group {

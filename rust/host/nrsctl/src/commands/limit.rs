@@ -5,39 +5,18 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use nrs_sched::policy::fairshare::limits::Limits;
 use serde::Serialize;
 
-use super::weight::{parts, EntityParameter};
 use crate::failure::{Failure, FailureKind, Result};
+use crate::items::{ListArgs, LIMITS};
 use crate::kernel::Kernel;
 use crate::show;
-
-/// Limits of entities.
-const LIMITS: EntityParameter = EntityParameter {
-    name: "nrs_fairshare_limits",
-    any: "max=1",
-    several: "is not one entity",
-    count: |text| match Limits::new().apply(text) {
-        Ok(limits) => Ok(limits.len()),
-        Err(error) => Err(error.reason),
-    },
-};
 
 /// Actions of `nrsctl limit`.
 #[derive(Subcommand, Debug)]
 pub enum LimitAction {
     /// Lists the limits of a service; unlisted entities have none.
-    List {
-        /// Name of the service.
-        service: String,
-        /// Shows users and groups by number.
-        #[arg(long, short)]
-        numeric: bool,
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    List(ListArgs),
     /// Sets the limits of entities of fairshare, all of them or none.
     Set(LimitSet),
     /// Removes limits, all of them or none.
@@ -114,28 +93,22 @@ struct ListedLimits {
 /// - [`FailureKind::Usage`]: no limits are given.
 pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
-        LimitAction::List {
-            service,
-            numeric,
-            json,
-        } => {
-            let text = LIMITS.text(kernel, service, *numeric || *json)?;
-            let listed = text.lines().map(|line| {
-                let (name, limits) = parts(line);
-                ListedLimits {
+        LimitAction::List(args) => {
+            let text = LIMITS.text(kernel, args)?;
+            let listed = LIMITS.parse(args, &text, |name, limits| {
+                Some(ListedLimits {
                     name: name.into(),
                     limits: limits.into(),
-                }
-            });
-            let listed: Vec<_> = listed.collect();
-            show::list(out, *json, &listed, ["NAME", "LIMITS"], |one| {
+                })
+            })?;
+            show::list(out, args.json, &listed, ["NAME", "LIMITS"], |one| {
                 [one.name.clone(), one.limits.clone()]
             })
         }
         LimitAction::Set(set) => {
             let setting = set.setting()?;
             let items = set.names.iter();
-            let items = items.map(|name| LIMITS.item(kernel, name, format!("{name}:{setting}")));
+            let items = items.map(|name| LIMITS.item(kernel, name, &format!("{name}:{setting}")));
             LIMITS.set(kernel, &set.service, items)
         }
         LimitAction::Unset {

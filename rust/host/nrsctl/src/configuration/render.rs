@@ -10,6 +10,7 @@ use super::bandwidth;
 use super::devices;
 use super::keys::Table;
 use super::state::{ServiceState, HEADS};
+use crate::items::{ItemList, LIMITS, OWNERS, WEIGHTS};
 use crate::kernel::Device;
 
 /// Returns `text` as a TOML string.
@@ -77,9 +78,9 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
     if high != regular {
         of_high.insert(0, ("policy", quote(&high)));
     }
-    let weights = entities(&state.weights, ':', str::to_owned);
-    let limits = entities(&state.limits, ':', quote);
-    let owners = entities(&state.owners, '=', quote);
+    let weights = items(&state.weights, &WEIGHTS, str::to_owned);
+    let limits = items(&state.limits, &LIMITS, quote);
+    let owners = items(&state.owners, &OWNERS, quote);
     for (table, lines) in [
         ("high_priority", of_high),
         ("parameters", lines("parameters")),
@@ -214,11 +215,12 @@ pub fn module(values: &BTreeMap<&'static str, String>) -> String {
     }
 }
 
-/// Returns the names in `text`, one item per line with a setting behind `separator`, and their
-/// settings by `shown`.
-fn entities(text: &str, separator: char, shown: impl Fn(&str) -> String) -> Vec<(&str, String)> {
-    let items = text.lines().filter_map(|line| line.rsplit_once(separator));
-    items
-        .map(|(name, setting)| (name, shown(setting)))
-        .collect()
+/// Returns the names of the items of `list` in `text`, one per line, and their values by `shown`.
+fn items<'a>(
+    text: &'a str,
+    list: &ItemList,
+    shown: impl Fn(&str) -> String,
+) -> Vec<(&'a str, String)> {
+    let items = text.lines().filter_map(|line| list.split(line));
+    items.map(|(name, value)| (name, shown(value))).collect()
 }

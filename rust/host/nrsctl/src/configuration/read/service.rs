@@ -5,10 +5,8 @@
 
 use nrs_agent::toml::{Fault, TomlNode, TomlValue};
 use nrs_sched::error::{Error, ErrorPosition};
-use nrs_sched::owners::Owners;
 use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
 use nrs_sched::partition::slot_pool::CPTS_MAX;
-use nrs_sched::policy::fairshare::{entity_table::Weights, limits::Limits};
 use nrs_sched::policy::Kind;
 use nrs_sched::rules::{
     Burst, Name, Rate, RuleAction, RuleCommand, RuleError, RulePairs, ALSO_MAX,
@@ -18,6 +16,7 @@ use nrs_sched::text::{Heads, PolicyCommand};
 use super::FileReader;
 use crate::configuration::keys::Table;
 use crate::configuration::state::{self, Draft, ServiceState, HEADS};
+use crate::items::{ItemList, LIMITS, OWNERS, WEIGHTS};
 use crate::names::near;
 use crate::refusal;
 
@@ -145,37 +144,6 @@ fn refused(command: &KeyedText<'_>, error: &Error) -> Fault {
     };
     command.fault(error, &reason)
 }
-
-/// Form of the items of a table, which a parameter takes.
-struct ItemForm {
-    parameter: &'static str,
-    /// Text between name and value.
-    separator: char,
-    /// Form of a name.
-    name: &'static str,
-    /// Returns the number of items in a text.
-    count: fn(&str) -> Result<usize, Error>,
-}
-
-const WEIGHTS: ItemForm = ItemForm {
-    parameter: "nrs_fairshare_weights",
-    separator: ':',
-    name: "FIELD:VALUE",
-    count: |text| Ok(Weights::new().apply(text)?.len()),
-};
-
-const LIMITS: ItemForm = ItemForm {
-    parameter: "nrs_fairshare_limits",
-    count: |text| Ok(Limits::new().apply(text)?.len()),
-    ..WEIGHTS
-};
-
-const OWNERS: ItemForm = ItemForm {
-    parameter: "nrs_owners",
-    separator: '=',
-    name: "a path",
-    count: |text| Ok(Owners::new().apply(text)?.len()),
-};
 
 impl FileReader<'_> {
     /// Reads the section of a service; `None` if it is wrong.
@@ -333,8 +301,8 @@ impl FileReader<'_> {
     }
 
     /// Sets the items of a table.
-    fn items(&mut self, node: &TomlNode, draft: &Draft, form: &ItemForm) {
-        let parameter = form.parameter;
+    fn items(&mut self, node: &TomlNode, draft: &Draft, list: &ItemList) {
+        let parameter = list.parameter;
         let mut items: Vec<String> = Vec::new();
         for entry in self.take(node.entries()).unwrap_or_default() {
             let path = format!("{}.\"{}\"", node.path, entry.key);
@@ -345,13 +313,13 @@ impl FileReader<'_> {
             let Some(value) = self.take(scalar) else {
                 continue;
             };
-            let item = format!("{}{}{value}", entry.key, form.separator);
+            let item = format!("{}{}{value}", entry.key, list.separator);
             let item = self.accounts.numbers(parameter, &item);
             let item = item.map_err(|failure| failure.message).and_then(|item| {
                 // An item with the form of another statement would be parsed as that statement.
-                match (form.count)(&item) {
+                match (list.count)(&item) {
                     Ok(1) => Ok(item.into_owned()),
-                    Ok(_) => Err(format!("expected {}", form.name)),
+                    Ok(_) => Err(format!("expected {}", list.form)),
                     Err(error) => Err(error.reason.to_owned()),
                 }
             });

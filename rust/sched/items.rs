@@ -4,7 +4,7 @@
 
 use crate::sched::{
     attr::cgroup::{PathBuf, PATH_MAX},
-    error::{Error, Result},
+    error::{Code, Error, Result},
     key::escape,
 };
 use core::fmt::{self, Write};
@@ -119,6 +119,14 @@ pub fn unquote<'a>(text: &'a str, name: &mut NameText) -> Result<&'a str> {
                 return Err(Error::invalid(reason));
             }
         }
+    }
+}
+
+/// Returns the result of a change of a list that may not exist: an item to remove is not missing.
+pub fn check<T>(changed: Result<T>) -> Result {
+    match changed {
+        Err(error) if error.code == Code::NoEntry => Ok(()),
+        done => done.map(|_| ()),
     }
 }
 

@@ -12,8 +12,8 @@
 //! item = path "=" uid ":" gid | "-" path | "clear"
 //! ```
 //!
-//! Separators and paths are as in weights ([`crate::sched::policy::fairshare::entity_table`]), ids are
-//! decimal numbers up to 4294967294. A path stands for the cgroup and what is below it, except
+//! Separators and paths are as in weights ([`crate::sched::policy::fairshare::entity_table`]), ids
+//! are decimal numbers up to 4294967294. A path stands for the cgroup and what is below it, except
 //! what another path stands for. A path precedes patterns of the same level; of the patterns that
 //! match, the first one added applies.
 //!
@@ -30,7 +30,7 @@ use crate::sched::{
     },
     error::{Code, Error, Result},
     glob,
-    items::{next_item, parse_number, unquote, write_name, NameText},
+    items::{self, next_item, parse_number, unquote, write_name, NameText},
     mem::{GrowingList, Shared},
     parameters::{schema::rows, Parameter},
     policy::control::{Host, TextParameter},
@@ -341,10 +341,7 @@ pub const PARAMETERS: &[Parameter] = rows! {
 
 /// Checks a list of owners; an item to remove need not exist.
 fn check(text: &str) -> Result {
-    match Owners::new().apply(text.trim()) {
-        Err(error) if error.code == Code::NoEntry => Ok(()),
-        done => done.map(|_| ()),
-    }
+    items::check(Owners::new().apply(text.trim()))
 }
 
 /// Returns the accessors of the parameter.

@@ -430,6 +430,7 @@ impl<I: Item> Part<I> for State<I> {
             stats.waited(view.now.saturating_sub(item.arrival()));
         }
         self.queued = self.queued.saturating_sub(1);
+        let mut withheld = 0;
         if opportunity {
             self.slice.check(idx, next.is_some());
             self.selector
@@ -437,20 +438,12 @@ impl<I: Item> Part<I> for State<I> {
         } else {
             self.slice.serve(idx, cost.pages, next.is_some());
             if is_limited {
-                let nodes = &mut self.members;
-                self.selector.charge_bounded(nodes, idx, charge, next);
+                withheld = self.serve_within_limits(idx, &item, charge, next, view);
             } else {
-                self.selector.charge(&mut self.members, idx, charge, next);
+                let nodes = &mut self.members;
+                self.selector.charge::<false>(nodes, idx, charge, next);
             }
         }
-        let withheld = match is_limited {
-            false => 0,
-            true if view.force => {
-                self.force_tokens(idx, cost, view.now);
-                0
-            }
-            true => self.take_tokens(idx, cost, view.now, item.arrival()),
-        };
         let stamp = match self.members.cost_model {
             CostModel::Time => self.members.busy.start(view.now),
             CostModel::Pages | CostModel::Rpcs => 0,

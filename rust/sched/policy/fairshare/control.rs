@@ -147,6 +147,14 @@ impl Write for Items<'_> {
     }
 }
 
+/// Returns true if both refer to the same data, or to none.
+fn are_same<T>(one: Option<&Shared<T>>, other: Option<&Shared<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.ptr_eq(other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
 impl Keep<Config> for Kept {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
@@ -198,17 +206,9 @@ impl Keep<Config> for Kept {
         old_tunables: &Tunables,
         _priority: Priority,
     ) -> bool {
-        let same_factors = match (self.factors_for(config), old.factors_for(config)) {
-            (Some(factors), Some(old)) => factors.ptr_eq(old),
-            (factors, old) => factors.is_none() && old.is_none(),
-        };
-        let same_limits = match (self.limits(), old.limits()) {
-            (Some(limits), Some(old)) => limits.ptr_eq(old),
-            (limits, old) => limits.is_none() && old.is_none(),
-        };
         !self.weights.ptr_eq(&old.weights)
-            || !same_limits
-            || !same_factors
+            || !are_same(self.limits(), old.limits())
+            || !are_same(self.factors_for(config), old.factors_for(config))
             || RuntimeParameters::of(tunables) != RuntimeParameters::of(old_tunables)
     }
 

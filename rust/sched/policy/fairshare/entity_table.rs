@@ -41,7 +41,7 @@ use crate::sched::{
     },
     error::{Code, Error, Result},
     glob,
-    items::{next_item, parse_number, unquote, write_name, NameText},
+    items::{self, next_item, parse_number, unquote, write_name, NameText},
     jobid::JobId,
     key::{Field, Key},
     mem::{GrowingList, NoMemory, Shared},
@@ -543,10 +543,7 @@ pub fn split(text: &str) -> Result<(Mode, Option<&str>)> {
 
 /// Checks a list of items; an item to remove need not exist.
 pub fn check<V: EntitySetting>(text: &str) -> Result {
-    match EntityTable::<V>::new().apply(text.trim()) {
-        Err(error) if error.code == Code::NoEntry => Ok(()),
-        done => done.map(|_| ()),
-    }
+    items::check(EntityTable::<V>::new().apply(text.trim()))
 }
 
 /// Checks a mode of fairshare, with or without weights.

@@ -52,12 +52,11 @@ const DEPTH: u32 = 2;
 const MINIMUM_CREDIT: u64 = span(100 * NSEC_PER_MSEC);
 
 /// Class of importance among siblings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityClass {
     /// Before other classes.
     Realtime,
     /// By weight.
-    #[default]
     Normal,
     /// What others leave.
     Idle,
@@ -93,13 +92,19 @@ impl EntityClass {
 }
 
 /// Rates in requests and in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     requests: Option<Rate>,
     bytes: Option<Rate>,
 }
 
 impl Rates {
+    /// No rate.
+    const NONE: Self = Self {
+        requests: None,
+        bytes: None,
+    };
+
     /// Adds `rate`; returns false if there is a rate in its unit.
     fn add(&mut self, rate: Rate) -> bool {
         let place = match rate.unit() {
@@ -128,7 +133,7 @@ impl Rates {
 /// # Invariants
 ///
 /// No rate of `min` is above that of `max` in the same unit. `burst` fits a rate of `max`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityLimits {
     max: Rates,
     min: Rates,
@@ -141,14 +146,8 @@ pub type Limits = EntityTable<EntityLimits>;
 
 impl EntitySetting for EntityLimits {
     const UNLISTED: Self = Self {
-        max: Rates {
-            requests: None,
-            bytes: None,
-        },
-        min: Rates {
-            requests: None,
-            bytes: None,
-        },
+        max: Rates::NONE,
+        min: Rates::NONE,
         burst: None,
         class: EntityClass::Normal,
     };
@@ -171,7 +170,7 @@ impl EntitySetting for EntityLimits {
             let (key, value) = word.split_once('=').unwrap_or((last, word));
             last = key;
             match key {
-                "max" if value == "unlimited" => limits.max = Rates::default(),
+                "max" if value == "unlimited" => limits.max = Rates::NONE,
                 "max" | "min" => {
                     let rate = Rate::parse(value).ok_or(Error::invalid(RATE))?;
                     let rates = match key {
@@ -377,6 +376,16 @@ impl CompiledLimits {
         }
     }
 
+    /// Returns the maximums, each with the place of its bucket in `places`.
+    #[inline]
+    pub fn maximums<'a>(
+        &'a self,
+        places: &'a mut [u32; 2],
+    ) -> impl Iterator<Item = (&'a Meter, &'a mut u32)> {
+        let all = self.max.iter().zip(places);
+        all.filter_map(|(meter, place)| Some((meter.as_ref()?, place)))
+    }
+
     /// Returns the maximums and minimums.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         self.max.iter().chain(&self.min).flatten()
@@ -409,7 +418,7 @@ impl LimitPlan {
         let mut has_minimums = false;
         for at in 0..limits.len() {
             let limits = limits.get(at).unwrap_or(EntityLimits::UNLISTED);
-            has_minimums |= limits.min != Rates::default();
+            has_minimums |= limits.min != Rates::NONE;
             compiled.push(CompiledLimits::new(&limits))?;
         }
         let buckets = match before.filter(|before| before.classes >= classes) {

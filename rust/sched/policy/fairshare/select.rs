@@ -116,9 +116,9 @@ impl Selector {
     }
 
     /// Charges `cost` to the leaf at index `idx`, whose next request costs `next`; without a next
-    /// request the leaf leaves.
+    /// request the leaf leaves. `BOUNDED` as in [`SchedulerTree::charge`].
     #[inline]
-    pub(super) fn charge(
+    pub(super) fn charge<const BOUNDED: bool>(
         &mut self,
         nodes: &mut Members<impl Item>,
         idx: u32,
@@ -129,21 +129,7 @@ impl Selector {
             self.arrange(nodes, idx);
         }
         if let Some(tree) = &mut self.tree {
-            tree.charge(nodes, idx, cost, next);
-        }
-    }
-
-    /// Charges as [`Selector::charge`] does, with minimums.
-    pub(super) fn charge_bounded(
-        &mut self,
-        nodes: &mut Members<impl Item>,
-        idx: u32,
-        cost: u32,
-        next: Option<u32>,
-    ) {
-        self.arrange(nodes, idx);
-        if let Some(tree) = &mut self.tree {
-            tree.charge_bounded(nodes, idx, cost, next);
+            tree.charge::<BOUNDED>(nodes, idx, cost, next);
         }
     }
 

@@ -270,11 +270,9 @@ impl<I: Item> Members<I> {
             if kept.reserved.is_some() {
                 return instant(kept.until);
             }
-            let meters = limits.max.iter().zip(&mut kept.places);
-            meters.fold(0, |ready, (meter, place)| match meter {
-                Some(meter) => ready.max(meter.ready(&plan.buckets, id, place, now)),
-                None => ready,
-            })
+            let maximums = limits.maximums(&mut kept.places);
+            let ready = maximums.map(|(meter, place)| meter.ready(&plan.buckets, id, place, now));
+            ready.max().unwrap_or(0)
         })?;
         Some(ready.unwrap_or(0))
     }
@@ -316,14 +314,12 @@ impl<I: Item> Members<I> {
                 return due;
             }
             kept.reserved = Some(cost);
-            let meters = limits.max.iter().zip(&mut kept.places);
-            meters.fold(due, |due, (meter, place)| match meter {
-                Some(meter) => {
-                    let after = meter.take(&plan.buckets, id, place, cost, now);
-                    due.max(after.saturating_sub(meter.span(cost)))
-                }
-                None => due,
-            })
+            let maximums = limits.maximums(&mut kept.places);
+            let ready = maximums.map(|(meter, place)| {
+                let after = meter.take(&plan.buckets, id, place, cost, now);
+                after.saturating_sub(meter.span(cost))
+            });
+            ready.fold(due, u64::max)
         });
         ready.flatten().unwrap_or(due)
     }
@@ -401,10 +397,29 @@ impl<I: Item> State<I> {
         }
     }
 
+    /// Charges `item`, which the leaf at index `idx` dispatches, `charge` units and the tokens; the
+    /// next request costs `next`. Returns the time for which the limits throttled the request, ms.
+    #[inline(never)]
+    pub(super) fn serve_within_limits(
+        &mut self,
+        idx: u32,
+        item: &I,
+        charge: u32,
+        next: Option<u32>,
+        view: &PartView<'_>,
+    ) -> u32 {
+        let nodes = &mut self.members;
+        self.selector.charge::<true>(nodes, idx, charge, next);
+        if view.force {
+            self.force_tokens(idx, item.cost(), view.now);
+            return 0;
+        }
+        self.take_tokens(idx, item.cost(), view.now, item.arrival())
+    }
+
     /// Takes the tokens of a request of `cost` from all buckets of the leaf at index `idx`. Returns
     /// the time for which a request that arrived at `arrival` was throttled, ms.
-    #[inline(never)]
-    pub(super) fn take_tokens(&mut self, idx: u32, cost: Cost, now: u64, arrival: u64) -> u32 {
+    fn take_tokens(&mut self, idx: u32, cost: Cost, now: u64, arrival: u64) -> u32 {
         let mut until = 0;
         let (time, now) = (now, instant(now));
         let mut at = idx;
@@ -415,10 +430,8 @@ impl<I: Item> State<I> {
                     meter.refund(&plan.buckets, id, cost, now);
                 }
             }
-            for (meter, place) in limits.max.iter().zip(&mut kept.places) {
-                if let Some(meter) = meter {
-                    meter.take(&plan.buckets, id, place, cost, now);
-                }
+            for (meter, place) in limits.maximums(&mut kept.places) {
+                meter.take(&plan.buckets, id, place, cost, now);
             }
             until = kept.until.max(until);
             if !plan.has_minimums {

@@ -147,9 +147,9 @@ impl SchedulerTree {
     }
 
     /// Charges `cost` units to the leaf at index `idx`, whose next request costs `next`, and to
-    /// the nodes above it.
+    /// the nodes above it; if `BOUNDED`, by [`NodeScheduler::charge_bounded`].
     #[inline]
-    pub(super) fn charge(
+    pub(super) fn charge<const BOUNDED: bool>(
         &mut self,
         nodes: &mut Members<impl Item>,
         idx: u32,
@@ -162,30 +162,9 @@ impl SchedulerTree {
             idx,
             cost.into(),
             next,
-            |sched, timelines, entity, idx, next| {
-                sched.charge(timelines, entity, idx, cost, next);
-            },
-        );
-    }
-
-    /// Charges as [`SchedulerTree::charge`] does, with minimums
-    /// ([`NodeScheduler::charge_bounded`]).
-    #[inline(never)]
-    pub(super) fn charge_bounded(
-        &mut self,
-        nodes: &mut Members<impl Item>,
-        idx: u32,
-        cost: u32,
-        next: Option<u32>,
-    ) {
-        self.largest.see(cost);
-        self.climb(
-            nodes,
-            idx,
-            cost.into(),
-            next,
-            |sched, timelines, entity, idx, next| {
-                sched.charge_bounded(timelines, entity, idx, cost, next);
+            |sched, timelines, entity, idx, next| match BOUNDED {
+                true => sched.charge_bounded(timelines, entity, idx, cost, next),
+                false => sched.charge(timelines, entity, idx, cost, next),
             },
         );
     }

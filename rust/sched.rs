@@ -74,7 +74,7 @@ pub fn impossible() {
 pub mod agent;
 pub mod atomic;
 pub mod attr;
-pub(crate) mod bucket;
+pub mod bucket;
 pub mod class;
 pub mod control;
 pub mod cpus;

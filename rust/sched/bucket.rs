@@ -37,7 +37,18 @@
 //! bytes/s, the error for requests that arrive at less than 10^7/s is at most 0.03 %. Instants
 //! reach 2^60 ns (36 years) and spans 2^51 ns (26 days); larger values saturate.
 
-use crate::sched::units::NSEC_PER_SEC;
+use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC};
+
+pub mod rate;
+pub mod table;
+
+/// Maximum lateness that a backlogged class keeps, 10 ms in ticks.
+pub const LATE: u64 = span(10 * NSEC_PER_MSEC);
+
+/// Maximum debt of a class from forced requests, and its maximum length after a change of the rule,
+/// 10 s in ticks. Other debt is due to tokens taken ahead of time or to large requests, and a
+/// change does not reduce it.
+pub const DEBT_MAX: u64 = span(10 * NSEC_PER_SEC);
 
 /// Fraction bits of a nanosecond.
 const FRACTION: u32 = 4;
@@ -140,6 +151,9 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// Charge of no tokens.
+    pub const NONE: Self = Self { need: 0, span: 0 };
+
     /// Returns the charge of `tokens` at `pace` from a bucket with the given window.
     #[inline]
     pub const fn new(pace: Pace, tokens: u64, window: u64) -> Self {

@@ -37,7 +37,11 @@
 
 use crate::sched::{
     attr::{cgroup, Attrs},
-    bucket::instant,
+    bucket::{
+        instant,
+        rate::COUNTS,
+        table::{BucketRef, BucketTable, BucketTag},
+    },
     class::DEFAULT,
     item::{Cost, Fifo, Item},
     key::{Field, Hashed, Hasher},
@@ -50,7 +54,6 @@ use crate::sched::{
     rules::{Fields, Subject},
 };
 
-pub(crate) mod bucket_table;
 pub mod class;
 pub(crate) mod config;
 pub(crate) mod context;
@@ -60,10 +63,9 @@ pub mod plan;
 pub(crate) mod queue;
 pub mod stats;
 
-use bucket_table::{BucketRef, BucketTable, BucketTag};
 use class::{ClassCounts, TbfClass};
 use context::Context;
-use plan::{COUNTS, POOL};
+use plan::POOL;
 use queue::{NextClass, TbfQueue};
 use stats::TbfRow;
 

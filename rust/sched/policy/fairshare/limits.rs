@@ -26,16 +26,16 @@ use super::{
     entity_table::{EntitySetting, EntityTable, SettingReasons},
 };
 use crate::sched::{
-    bucket::span,
+    bucket::{
+        rate::{RateDepth, RateUnit},
+        span,
+        table::{BucketRef, BucketTable, BucketTag},
+        Charge, LATE,
+    },
     error::{Error, Result},
     item::Cost,
     key::{Field, Key},
     mem::{GrowingList, NoMemory, Shared},
-    policy::tbf::{
-        bucket_table::{BucketRef, BucketTable, BucketTag},
-        params::CostModel,
-        plan::{RateDepth, LATE},
-    },
     rng::avalanche,
     rules::{Burst, Rate, Unit},
     units::NSEC_PER_MSEC,
@@ -249,9 +249,13 @@ pub struct Meter {
 impl Meter {
     fn new(rate: Rate, burst: Option<Burst>, credit: u64, kind: u64) -> Self {
         let burst = burst.filter(|burst| burst.fits(rate));
+        let unit = match rate.unit() {
+            Unit::Bytes => RateUnit::Bytes,
+            Unit::Plain | Unit::Requests => RateUnit::Requests,
+        };
         // A burst below the usual credit would make the rate inexact.
-        let usual = RateDepth::new(rate, DEPTH, None, CostModel::Rpcs).window;
-        let rate = RateDepth::new(rate, DEPTH, burst, CostModel::Rpcs);
+        let usual = RateDepth::new(rate, unit, DEPTH, None).window;
+        let rate = RateDepth::new(rate, unit, DEPTH, burst);
         let window = rate.window.max(usual).max(credit);
         Self {
             rate,
@@ -281,7 +285,7 @@ impl Meter {
     #[inline]
     pub fn ready(&self, buckets: &BucketTable, id: u64, place: &mut u32, now: u64) -> u64 {
         let mut bucket = self.bucket(id, *place);
-        let ready = buckets.ready(&mut bucket, self.window, RateDepth::NOTHING, now);
+        let ready = buckets.ready(&mut bucket, self.window, Charge::NONE, now);
         *place = bucket.place();
         ready.unwrap_or(0)
     }

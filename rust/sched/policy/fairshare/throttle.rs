@@ -39,11 +39,11 @@ use super::{
     State,
 };
 use crate::sched::{
-    bucket::{clock, instant, nanoseconds},
+    bucket::{clock, instant, nanoseconds, DEBT_MAX},
     item::{Cost, Item},
     leftist_heap::{HeapRoot, LeftistForest},
     mem::{grow, NoMemory},
-    policy::{tbf::plan::DEBT_MAX, withheld_time::withheld, PartView},
+    policy::{withheld_time::withheld, PartView},
     slab::NONE,
 };
 

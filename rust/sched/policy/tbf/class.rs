@@ -22,7 +22,7 @@
 //! # Lateness
 //!
 //! The lateness of a backlogged class is the time for which its front has all tokens but is not
-//! dispatched. Of each such delay the class keeps up to [`super::plan::LATE`], or
+//! dispatched. Of each such delay the class keeps up to [`crate::sched::bucket::LATE`], or
 //! [`super::plan::REALTIME`], as credit. A pause of at most 10 ms counts as backlogged, so that a
 //! client that waits for replies also gets its rate. After a longer pause the depth limits the
 //! credit.
@@ -32,13 +32,12 @@
 //! credit beyond the depth.
 
 use super::{
-    bucket_table::BucketRef,
     context::{Context, SharedBucketRef},
-    plan::{CompiledRule, Minimum, RateUnit, RulePlan, DEBT_MAX, LATE},
+    plan::{CompiledRule, Minimum, RulePlan},
     queue::{ClassSet, TbfKeys},
 };
 use crate::sched::{
-    bucket::{clock, nanoseconds, BucketLevel},
+    bucket::{clock, nanoseconds, rate::RateUnit, table::BucketRef, BucketLevel, DEBT_MAX, LATE},
     item::{Cost, Fifo},
     policy::withheld_time::WithheldUntil,
     rules::ALSO_MAX,

@@ -2,11 +2,15 @@
 
 //! Data that a class needs for one operation: rules, shared buckets and the time.
 
-use super::{
-    bucket_table::{BucketRef, BucketTable, BucketTag},
-    plan::{CompiledRule, RateDepth, RulePlan, COUNTS, POOL},
+use super::plan::{CompiledRule, RulePlan, POOL};
+use crate::sched::{
+    bucket::{
+        rate::{RateDepth, COUNTS},
+        table::{BucketRef, BucketTable, BucketTag},
+    },
+    item::Cost,
+    rng::avalanche,
 };
-use crate::sched::{item::Cost, rng::avalanche};
 
 /// Hash in place of that of a class: the bucket of a rule for all classes whose rules name it in
 /// `also=`.

@@ -24,17 +24,17 @@ use super::{
     Config,
 };
 use crate::sched::{
-    bucket::{span, Charge, Pace},
+    bucket::{
+        rate::{RateDepth, RateUnit, COUNTS},
+        span, Charge, Pace, LATE,
+    },
     item::Cost,
     mem::{self, GrowingList, NoMemory},
     rng::avalanche,
-    rules::{Burst, Name, Rate, RuleLimits, RuleSet, Unit, ALSO_MAX, BURST_MAX},
+    rules::{Name, Rate, RuleLimits, RuleSet, Unit, ALSO_MAX},
     sort::sort_by,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
-
-/// Maximum lateness that a backlogged class keeps, 10 ms in ticks.
-pub const LATE: u64 = span(10 * NSEC_PER_MSEC);
 
 /// Maximum lateness that a class of a realtime rule keeps, 1 s in ticks.
 pub const REALTIME: u64 = span(NSEC_PER_SEC);
@@ -48,111 +48,12 @@ pub const POOL: u64 = span(100 * NSEC_PER_MSEC);
 /// Maximum interval at which a borrower checks the pool for tokens, 1 s in ticks.
 pub const LATER_MAX: u64 = span(NSEC_PER_SEC);
 
-/// Maximum debt of a class from forced requests, and its maximum length after a change of the rule,
-/// 10 s in ticks. Other debt is due to tokens taken ahead of time or to large requests, and a
-/// change does not reduce it.
-pub const DEBT_MAX: u64 = span(10_000_000_000);
-
-/// Maximum credit of an idle class, in ticks of its rate.
-const BURST_LONGEST: u64 = span(NSEC_PER_SEC * BURST_MAX as u64);
-
-/// Bytes per token of the depth if a rate is in bytes.
-const DEPTH_BYTES: u64 = 4096;
-
-/// Unit that a rate counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateUnit {
-    /// Requests.
-    Requests,
-    /// Pages, at least one per request.
-    Pages,
-    /// Bytes; a request without data is free.
-    Bytes,
-}
-
-/// Number of units.
-pub const COUNTS: usize = 3;
-
-impl RateUnit {
-    fn new(unit: Unit, model: CostModel) -> Self {
-        match (unit, model) {
-            (Unit::Bytes, _) => Self::Bytes,
-            (Unit::Plain, CostModel::Pages) => Self::Pages,
-            (Unit::Plain, CostModel::Rpcs) | (Unit::Requests, _) => Self::Requests,
-        }
-    }
-
-    /// Returns the number of tokens for a request that costs `cost`.
-    #[inline]
-    pub fn of(self, cost: Cost) -> u64 {
-        match self {
-            Self::Requests => u64::from(!cost.is_piece),
-            Self::Pages => u64::from(cost.pages.max(1)),
-            Self::Bytes => cost.bytes,
-        }
-    }
-
-    /// Returns the number of tokens for `depth`.
-    fn depth(self, depth: u32) -> u64 {
-        let depth = u64::from(depth);
-        match self {
-            Self::Requests | Self::Pages => depth,
-            Self::Bytes => depth.saturating_mul(DEPTH_BYTES),
-        }
-    }
-
-    /// Returns the name that statistics show.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Pages => "pages",
-            Self::Bytes => "bytes",
-        }
-    }
-}
-
-/// Rate and depth of a bucket.
-#[derive(Clone, Copy, Debug)]
-pub struct RateDepth {
-    pace: Pace,
-    count: RateUnit,
-    /// Maximum credit of an idle class, ticks.
-    pub window: u64,
-    /// Duration of one request or page of the depth, or of 4096 bytes, ticks. The number of units
-    /// in a bucket stays the same when rate, depth or unit change.
-    pub unit: u64,
-}
-
-impl RateDepth {
-    /// Charge of no tokens.
-    pub const NOTHING: Charge = Charge { need: 0, span: 0 };
-
-    /// Creates the rate and depth of a bucket: the credit is `burst`, or `depth` requests, pages or
-    /// 4096 bytes.
-    pub fn new(rate: Rate, depth: u32, burst: Option<Burst>, model: CostModel) -> Self {
-        let pace = Pace::new(rate.per_second());
-        let count = RateUnit::new(rate.unit(), model);
-        Self {
-            pace,
-            count,
-            window: match burst {
-                None => pace.span(count.depth(depth)),
-                Some(Burst::Seconds(seconds)) => span(NSEC_PER_SEC.saturating_mul(seconds.into())),
-                Some(Burst::Amount(amount)) => pace.span(amount.per_second()).min(BURST_LONGEST),
-            },
-            unit: pace.span(count.depth(1)),
-        }
-    }
-
-    /// Returns the unit that the rate counts.
-    pub const fn count(&self) -> RateUnit {
-        self.count
-    }
-
-    /// Returns the charge for a request that costs `cost`.
-    #[inline]
-    pub fn charge(&self, cost: Cost) -> Charge {
-        Charge::new(self.pace, self.count.of(cost), self.window)
+/// Returns the unit that a rate in `unit` counts under `model`.
+fn rate_unit(unit: Unit, model: CostModel) -> RateUnit {
+    match (unit, model) {
+        (Unit::Bytes, _) => RateUnit::Bytes,
+        (Unit::Plain, CostModel::Pages) => RateUnit::Pages,
+        (Unit::Plain, CostModel::Rpcs) | (Unit::Requests, _) => RateUnit::Requests,
     }
 }
 
@@ -250,7 +151,8 @@ impl RulePlan {
     /// Creates the plan for `rules` under `config`; may sleep.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
         let tunables = &config.tunables;
-        let (depth, model) = (tunables.depth.get(), tunables.cost_model);
+        let depth = tunables.depth.get();
+        let unit = |rate: Rate| rate_unit(rate.unit(), tunables.cost_model);
         let default = rules.default_index();
         let mut compiled = GrowingList::with_capacity(rules.len() as usize)?;
         let mut ids = GrowingList::with_capacity(rules.len() as usize)?;
@@ -258,13 +160,13 @@ impl RulePlan {
         for index in 0..rules.len() {
             let rule = rules.rule(index).ok_or(NoMemory)?;
             let limits: &RuleLimits = &rule.limits;
-            let meter = RateDepth::new(limits.rate, depth, limits.burst, model);
+            let meter = RateDepth::new(limits.rate, unit(limits.rate), depth, limits.burst);
             let pooled = index != default;
             if pooled {
-                if let Some(sum) = sums.get_mut(meter.count as usize) {
+                if let Some(sum) = sums.get_mut(meter.count() as usize) {
                     *sum = sum.saturating_add(limits.rate.per_second());
                 }
-                if let Some(borrower) = borrowers.get_mut(meter.count as usize) {
+                if let Some(borrower) = borrowers.get_mut(meter.count() as usize) {
                     *borrower |= limits.borrow;
                 }
             }
@@ -284,7 +186,7 @@ impl RulePlan {
                 late: if limits.realtime { REALTIME } else { LATE },
                 lead: if limits.realtime { REALTIME } else { 0 },
                 floor: limits.minrate.map(|rate| Minimum {
-                    meter: RateDepth::new(rate, depth, None, model),
+                    meter: RateDepth::new(rate, unit(rate), depth, None),
                 }),
                 borrow: limits.borrow && pooled,
                 pooled,

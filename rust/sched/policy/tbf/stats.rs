@@ -5,8 +5,9 @@
 //! The file is YAML: a mapping with `rules`, ordered by identifier, and `classes`, ordered by key.
 //! All strings are double-quoted, with `"` and `\` escaped.
 
-use super::{class::ClassCounts, plan::RateUnit};
+use super::class::ClassCounts;
 use crate::sched::{
+    bucket::rate::RateUnit,
     mem::{GrowingList, NoMemory},
     report::Report,
     rules::{Name, Rate, Subject},

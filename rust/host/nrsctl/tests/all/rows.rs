@@ -5,10 +5,10 @@
 
 use std::fmt;
 
+use nrs_sched::bucket::rate::RateUnit;
 use nrs_sched::key::Key;
 use nrs_sched::policy::fairshare::stats::{self as fairshare, NodeRow as EntityRow};
 use nrs_sched::policy::tbf::class::ClassCounts;
-use nrs_sched::policy::tbf::plan::RateUnit;
 use nrs_sched::policy::tbf::stats::{self as tbf, TbfRow as ClassRow};
 use nrs_sched::policy::Kind;
 use nrs_sched::report::Report;

@@ -11,9 +11,9 @@
 
 use super::{CompiledRule, Context, SharedBucketRef, TbfClass};
 use crate::sched::{
-    bucket::Charge,
+    bucket::{rate::RateUnit, Charge, DEBT_MAX},
     item::{Cost, Fifo},
-    policy::tbf::plan::{RateUnit, DEBT_MAX, LATER_MAX, POOL},
+    policy::tbf::plan::{LATER_MAX, POOL},
 };
 
 /// Bit of the own bucket.

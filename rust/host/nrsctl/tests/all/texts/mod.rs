@@ -12,6 +12,7 @@ use nrs_agent::status::{
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Id,
+    bucket::rate::RateUnit,
     jobid::JobId,
     key::Key,
     mem::Shared,
@@ -22,7 +23,6 @@ use nrs_sched::{
         },
         tbf::{
             class::ClassCounts,
-            plan::RateUnit,
             stats::{self as tbf, TbfRow as ClassRow},
         },
         Kind, COUNTS_MAX,

@@ -24,7 +24,7 @@
 //! # Changes of a rule
 //!
 //! A rule that has changed keeps its buckets: parts with the old plan and parts with the new plan
-//! take from the same bucket. A part that finds another unit ([`super::plan::RateDepth::unit`]) in
+//! take from the same bucket. A part that finds another unit ([`super::rate::RateDepth::unit`]) in
 //! a tag stores its own unit there, and leaves as many units in the bucket. Until the last part has
 //! the new plan, this happens whenever the parts alternate; it grants no tokens.
 //!
@@ -43,9 +43,8 @@
 //! A change of the unit is exact to 1 %. One part at a time makes the change and marks it in the
 //! tag; a request at that moment is not charged.
 
-use super::plan::DEBT_MAX;
+use super::{scale, BucketLevel, Charge, DEBT_MAX};
 use crate::sched::{
-    bucket::{scale, BucketLevel, Charge},
     key::{Hashed, Hasher},
     mem::{Bulk, NoMemory},
 };

@@ -134,6 +134,7 @@ contents() {
 		usr/share/doc/nrs/Documentation/tutorial.md \
 		usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/ \
 		usr/share/doc/nrs/Documentation/examples/{60-nrs-scheduler.rules,alerts.yml} \
+		usr/lib/systemd/system/nrs-weights@.service \
 		usr/lib/systemd/system/nrs-exporter.service usr/lib/sysusers.d/nrs.conf \
 		usr/lib/udev/rules.d/60-nrs.rules; do
 		check "nrs has /$file" has "$nrs" "/$file"

@@ -381,8 +381,9 @@ impl BlockClient {
         let (cgroup, of_cgroup) = names.unwrap_or((CgroupPath::ABSENT, None));
         let (uid, gid, owner) = match (known, of_cgroup) {
             (Some((uid, gid)), _) => (Id::new(uid), Id::new(gid), CgroupPath::ABSENT),
-            // The group and the job of a user's slice are not known.
-            (None, Some(CgroupOwner::User(uid))) => (Id::new(uid), Id::ABSENT, cgroup),
+            // The group and the job of a user's slice are not known. The slice stands for them, as
+            // the user may make cgroups below it.
+            (None, Some(CgroupOwner::User(uid))) => (Id::new(uid), Id::ABSENT, cgroup.user_slice()),
             (None, Some(CgroupOwner::Cgroup(owner))) => (Id::ABSENT, Id::ABSENT, owner),
             (None, None) => (Id::ABSENT, Id::ABSENT, CgroupPath::ABSENT),
         };

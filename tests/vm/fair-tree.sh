@@ -422,10 +422,39 @@ spent() {
 	rates 2 20
 }
 
+# Verifies weights of cgroups that follow io.weight, also of a cgroup without a weight of its own.
+followed() {
+	setup 33333 cgroup_fair
+	echo +io >/sys/fs/cgroup/cgroup.subtree_control
+	local name group
+	for name in a b c; do
+		group=/sys/fs/cgroup/test.$name
+		mkdir $group
+		sharer $name /dev/nb0 svc
+		(
+			echo $BASHPID >$group/cgroup.procs
+			begin $name 1001
+		)
+	done
+	echo 400 >/sys/fs/cgroup/test.a/io.weight
+	nrsctl weight follow svc --interval 0.2 &
+	local follower=$!
+	settle 4 1 1
+	shares 6 ended 2 4 1 1
+	echo 50 >/sys/fs/cgroup/test.c/io.weight
+	sleep 0.5
+	shares 6 ended 2 8 2 1
+	[ "$(nrsctl weight list svc | awk '{ print $1 "=" $2 }' | sort | xargs)" = \
+		"NAME=WEIGHT cgroup:*=100 cgroup:/test.a=400 cgroup:/test.c=50" ] ||
+		fail "$(nrsctl weight list svc)"
+	kill $follower
+}
+
 try 60 "fairshare: maximums of a user and a group within 2 %, the rest by weight" limited
 long try 60 "fairshare: requests and bytes at once, for each user" both
 try 60 "fairshare: a minimum within 2 %; class idle gets what is left" minimum
 long try 60 "fairshare: a burst" spent
+try 60 "fairshare: weights of cgroups from io.weight, 4 : 1 within 2 %" followed
 dm_only try 60 \
 	"two groups, four users, eight jobs: each share within 2 % from the second second on" composite
 dm_only long try 90 "weights, within 2 %" weights

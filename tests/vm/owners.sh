@@ -333,6 +333,10 @@ sliced() {
 	mount -t ext4 /dev/mapper/a /mnt/a
 	belongs uid:2007 flushed in_slice 2007 "${how[@]}" changes /mnt/a/file
 	belongs uid:2007 handed_on
+	# Cgroups that the user makes are no further groups.
+	policy svc 'fairshare gid_fair'
+	belongs cgroup:/user.slice/user-2007.slice \
+		flushed in_slice 2007 "${how[@]}" changes /mnt/a/file
 	umount /mnt/a
 }
 

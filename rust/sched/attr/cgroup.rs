@@ -164,6 +164,14 @@ impl CgroupPath {
         self
     }
 
+    /// Returns the slice of systemd's for a user that the cgroup is or is below; itself if none.
+    pub fn user_slice(self) -> Self {
+        self.nearest(|_, text| {
+            let name = text.strip_prefix(b"/user.slice/");
+            name.and_then(slice_user).is_some()
+        })
+    }
+
     /// Copies the known part of the text to `buf`; returns its length, and true if it is all.
     fn read(self, buf: &mut PathBuf) -> Option<(usize, bool)> {
         self.rows().find_map(|row| row.read(self.number(), buf))

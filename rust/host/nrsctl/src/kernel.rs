@@ -159,6 +159,10 @@ pub trait Kernel {
     /// Returns the names of the cgroups in the cgroup `path`, such as `/system.slice`.
     fn cgroups(&self, path: &str) -> Vec<String>;
 
+    /// Returns the weight of the cgroup `path` for block devices, 1 to 10000, from `io.weight` or
+    /// `io.bfq.weight`; `None` if it has neither.
+    fn cgroup_weight(&self, path: &str) -> Option<u32>;
+
     /// Returns the status of the agent that listens on `socket`; `None` if no agent runs there.
     fn agent(&self, socket: &Path) -> Result<Option<Status>>;
 }

@@ -90,6 +90,12 @@ impl Live {
         self.root.join("sys/kernel/config/nrs")
     }
 
+    /// Returns the directory of the cgroup `path`.
+    fn cgroup(&self, path: &str) -> PathBuf {
+        let below = path.trim_start_matches('/');
+        self.root.join("sys/fs/cgroup").join(below)
+    }
+
     /// Returns the configfs directory of `service`, which may not exist.
     ///
     /// # Errors
@@ -483,14 +489,21 @@ impl Kernel for Live {
     }
 
     fn cgroups(&self, path: &str) -> Vec<String> {
-        let directory = self
-            .root
-            .join("sys/fs/cgroup")
-            .join(path.trim_start_matches('/'));
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.cgroup(path));
+        let entries = entries.into_iter().flatten().flatten();
         let cgroups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let names = cgroups.filter_map(|entry| entry.file_name().into_string().ok());
         names.collect()
+    }
+
+    fn cgroup_weight(&self, path: &str) -> Option<u32> {
+        let directory = self.cgroup(path);
+        let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
+        let text = text("io.weight").or_else(|| text("io.bfq.weight"))?;
+        let mut lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("default "));
+        lines.next()?.trim().parse().ok()
     }
 
     fn agent(&self, socket: &Path) -> Result<Option<Status>> {

@@ -68,6 +68,8 @@ pub struct Mock {
     pub agent: RefCell<Option<Status>>,
     /// True if disk `8:16` has the path [`LINK`].
     pub linked: Cell<bool>,
+    /// Weights of cgroups.
+    pub cgroup_weights: RefCell<BTreeMap<String, u32>>,
     /// Name of the open device.
     pub open: RefCell<&'static str>,
     /// Name of a device-mapper device of another type.
@@ -189,6 +191,7 @@ impl Mock {
             parameters: RefCell::new(parameters.collect()),
             devices: RefCell::default(),
             log: RefCell::default(),
+            cgroup_weights: RefCell::default(),
             leaving: RefCell::default(),
             taken: Cell::new(None),
             refused: Cell::new(0),
@@ -536,6 +539,10 @@ impl Kernel for Mock {
         let names = below.filter_map(|rest| rest.strip_prefix('/'));
         let direct = names.filter(|name| !name.is_empty() && !name.contains('/'));
         direct.map(str::to_owned).collect()
+    }
+
+    fn cgroup_weight(&self, path: &str) -> Option<u32> {
+        self.cgroup_weights.borrow().get(path).copied()
     }
 
     fn agent(&self, _socket: &Path) -> Result<Option<Status>> {

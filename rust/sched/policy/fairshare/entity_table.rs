@@ -23,7 +23,8 @@
 //! - `uid` `gid` `projid` `nodemap`: a decimal number up to 4294967295, which stands for requests
 //!   without a value, or `*` for all numbers.
 //! - `cgroup`: a path from `/`, up to 383 bytes. `*` and `?` match within a name. A path stands for
-//!   the cgroup and what is below it, except what another path stands for.
+//!   the cgroup and what is below it, except what another path stands for. `*` alone stands for
+//!   each cgroup that no path stands for.
 //! - `nid`: `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]).
 //! - `jobid`: a name of up to 31 printable bytes. A name with `*` or `?` is a pattern: `*` matches
 //!   any run of bytes, including none, `?` matches any one byte.
@@ -118,8 +119,8 @@ enum EntityKey {
     Wildcard(JobId),
     /// All cgroups that match the pattern with this digest.
     CgroupWildcard(CgroupPath),
-    /// All entities with a number in the field.
-    AnyNumber(Field),
+    /// All entities with a value in the field: a number, or a cgroup that no pattern matches.
+    AnyValue(Field),
 }
 
 /// Edit that one item asks for.
@@ -289,7 +290,7 @@ impl<V: EntitySetting> EntityTable<V> {
     /// Returns the index of the item that applies to `key`, an inner `None` if none does; does not
     /// sleep. Takes O(log n). For keys without an exact item matches at most [`WILDCARDS_MAX`]
     /// patterns, about 10 ns each for jobs, 130 ns for the slowest patterns. Returns `None` if
-    /// there are patterns, and the text of the cgroup is not known.
+    /// there are patterns of cgroups, and the text of the cgroup is not known.
     pub fn index_of(&self, key: &Key) -> Option<Option<usize>> {
         if let Ok(at) = self.place(&EntityKey::Exact(*key)) {
             return Some(Some(at));
@@ -301,11 +302,17 @@ impl<V: EntitySetting> EntityTable<V> {
             Key::Jobid(job) => job,
             Key::Absent(Field::Jobid) => &JobId::ABSENT,
             Key::Cgroup(path) => {
+                let is_pattern =
+                    |target: &EntityKey| matches!(target, EntityKey::CgroupWildcard(_));
                 let mut buf = [0; PATH_MAX + 1];
-                return Some(self.wildcard_of(path.text(&mut buf)?));
+                let pattern = match self.wildcard(is_pattern) {
+                    Some(_) => self.wildcard_of(path.text(&mut buf)?),
+                    None => None,
+                };
+                return Some(pattern.or_else(|| self.any_value(Field::Cgroup)));
             }
             Key::Uid(_) | Key::Gid(_) | Key::Projid(_) | Key::Nodemap(_) => {
-                return Some(key.field().and_then(|field| self.any_number(field)));
+                return Some(key.field().and_then(|field| self.any_value(field)));
             }
             _ => return Some(None),
         };
@@ -315,9 +322,9 @@ impl<V: EntitySetting> EntityTable<V> {
         }))
     }
 
-    /// Returns the index of the item for all numbers of `field`.
-    pub fn any_number(&self, field: Field) -> Option<usize> {
-        self.wildcard(|target| *target == EntityKey::AnyNumber(field))
+    /// Returns the index of the item for all values of `field`.
+    pub fn any_value(&self, field: Field) -> Option<usize> {
+        self.wildcard(|target| *target == EntityKey::AnyValue(field))
     }
 
     /// Writes one item per line: exact items by key, then wildcards in the order in which they were
@@ -325,7 +332,7 @@ impl<V: EntitySetting> EntityTable<V> {
     pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
         for (target, setting) in self.items.as_slice() {
             match target {
-                EntityKey::AnyNumber(field) => write!(out, "{}:*", field.name())?,
+                EntityKey::AnyValue(field) => write!(out, "{}:*", field.name())?,
                 EntityKey::Wildcard(job) | EntityKey::Exact(Key::Jobid(job)) => {
                     write_named(out, Field::Jobid, job.as_bytes())?
                 }
@@ -480,6 +487,9 @@ impl EntityKey {
 
     /// Parses a value without quotes; stores the text of a cgroup in `path`.
     fn parse(field: Field, value: &str, path: &mut NameText) -> Result<Self> {
+        if value == "*" && !matches!(field, Field::Jobid | Field::Nid) {
+            return Ok(Self::AnyValue(field));
+        }
         let make = match field {
             Field::Jobid | Field::Cgroup => {
                 if value.is_empty() {
@@ -495,9 +505,6 @@ impl EntityKey {
             Field::Projid => Key::Projid,
             Field::Nodemap | Field::Opcode => Key::Nodemap,
         };
-        if value == "*" {
-            return Ok(Self::AnyNumber(field));
-        }
         let number = parse_number(value).ok_or(Error::invalid(
             "value is not a decimal number from 0 to 4294967295",
         ))?;

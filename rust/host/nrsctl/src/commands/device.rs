@@ -41,8 +41,16 @@ pub enum DeviceAction {
         json: bool,
     },
     /// Creates /dev/mapper/NAME, a client of SERVICE on DEVICE.
-    #[command(visible_alias = "above")]
     Add(Box<New>),
+    /// Creates /dev/mapper/nrs-DEVICE, a client on all of DEVICE.
+    Above {
+        /// Block device below, which hides whose requests are: md0, a path or MAJOR:MINOR.
+        device: String,
+        /// Name of the service; created if it does not exist (default: the device's name).
+        service: Option<String>,
+        #[command(flatten)]
+        kept: Kept,
+    },
     /// Removes /dev/mapper/NAME; data on the device below is kept.
     Remove {
         /// Name of the device.
@@ -243,22 +251,12 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 false => one(client, out),
             }
         }
-        DeviceAction::Add(new) => {
-            let device = device(new)?;
-            let same = |key: &str| key == new.name;
-            let files = new.kept.files(kernel, Table::Device, same)?;
-            let (located, running) = (kernel.locate(&device)?, kernel.devices()?);
-            alone(&located, &running)?;
-            let kept = lasting(kernel, &device, &located)?;
-            // A device that was added, but not saved, is saved by the same command.
-            let wanted = plain(located.clone());
-            let runs = |device: Device| files.is_some() && plain(device) == wanted;
-            if !running.into_iter().any(runs) {
-                kernel.add_device(&located)?;
-            }
-            let write = |files: CheckedFiles<'_>| files.write(&kept, same);
-            files.map_or(Ok(()), write).map_err(unsaved)
-        }
+        DeviceAction::Add(new) => add(&device(new)?, &new.kept, kernel),
+        DeviceAction::Above {
+            device,
+            service,
+            kept,
+        } => add(&above(device, service.as_deref())?, kept, kernel),
         DeviceAction::Remove { name, kept } => {
             let same = |key: &str| key == name;
             let files = kept.files(kernel, Table::Device, same)?;
@@ -274,7 +272,7 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 let _ = writeln!(
                     io::stderr(),
                     "nrsctl: warning: {path} ({kind}) hides from {} whose requests are\n\
-                     nrsctl: see servers.md: put a device of type nrs above what lies on {path}",
+                     nrsctl: see servers.md; nrsctl device above {path} --save",
                     disk.name,
                 );
             }
@@ -311,6 +309,23 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             forget(files, Table::Disk, done, same)
         }
     }
+}
+
+/// Adds a device.
+fn add(device: &Device, kept: &Kept, kernel: &dyn Kernel) -> Result {
+    let same = |key: &str| key == device.name;
+    let files = kept.files(kernel, Table::Device, same)?;
+    let (located, running) = (kernel.locate(device)?, kernel.devices()?);
+    alone(&located, &running)?;
+    let kept = lasting(kernel, device, &located)?;
+    // A device that was added, but not saved, is saved by the same command.
+    let wanted = plain(located.clone());
+    let runs = |device: Device| files.is_some() && plain(device) == wanted;
+    if !running.into_iter().any(runs) {
+        kernel.add_device(&located)?;
+    }
+    let write = |files: CheckedFiles<'_>| files.write(&kept, same);
+    files.map_or(Ok(()), write).map_err(unsaved)
 }
 
 /// Returns `failure` with the addition that the change was made, but not saved.
@@ -421,6 +436,30 @@ fn device(new: &New) -> Result<Device> {
         offset: new.offset,
         sectors: new.sectors.unwrap_or_default(),
         options: given(options),
+        ..Device::default()
+    })
+}
+
+/// Returns the device above all of `target`, named after it.
+///
+/// # Errors
+///
+/// [`FailureKind::Refused`]: the module would not accept a value.
+fn above(target: &str, service: Option<&str>) -> Result<Device> {
+    const HINT: &str = "see: nrsctl help device above; use nrsctl device add";
+    let (path, base) = match target.rsplit_once('/') {
+        Some((_, base)) => (target.into(), base),
+        None if target.contains(':') => (target.into(), target),
+        None => (format!("/dev/{target}"), target),
+    };
+    let name = format!("nrs-{}", base.replace(':', "-"));
+    let service = service.unwrap_or(base);
+    let words = [("name", &name[..]), ("device", &path), ("service", service)];
+    check(words.map(|(key, word)| (key, Some(word))), HINT)?;
+    Ok(Device {
+        name,
+        service: service.into(),
+        target: path,
         ..Device::default()
     })
 }

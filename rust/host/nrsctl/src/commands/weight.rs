@@ -2,6 +2,8 @@
 
 //! `nrsctl weight`
 
+mod follow;
+
 use std::io::Write;
 
 use clap::Subcommand;
@@ -25,6 +27,8 @@ pub enum WeightAction {
         #[arg(required = true, value_name = "FIELD:VALUE=WEIGHT")]
         weights: Vec<String>,
     },
+    /// Keeps the weights of cgroups as in io.weight of the kernel and IOWeight= of systemd.
+    Follow(follow::FollowArgs),
     /// Removes weights, all of them or none.
     Unset {
         /// Name of the service.
@@ -79,6 +83,7 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             });
             WEIGHTS.set(kernel, service, items)
         }
+        WeightAction::Follow(args) => follow::run(args, kernel),
         WeightAction::Unset {
             service,
             all,

@@ -873,3 +873,17 @@ fn disks_put_back() {
     let kind = said(root.live().schedule(&scheduled("sda", "san", "%j"))).0;
     assert_eq!(kind, FailureKind::NotLoaded);
 }
+
+#[test]
+fn weights_of_cgroups() {
+    let root = Root::loaded();
+    root.file("sys/fs/cgroup/a/io.weight", "default 400\n8:0 200\n");
+    root.file("sys/fs/cgroup/a/io.bfq.weight", "default 300\n");
+    root.file("sys/fs/cgroup/a/b/io.bfq.weight", "default 50\n");
+    root.file("sys/fs/cgroup/c/io.weight", "8:0 200\n");
+    root.dir("sys/fs/cgroup/d");
+    let live = root.live();
+    let weight = |path: &str| live.cgroup_weight(path);
+    let found = ["/a", "/a/b", "/c", "/d", "/e"].map(weight);
+    assert_eq!(found, [Some(400), Some(50), None, None, None]);
+}

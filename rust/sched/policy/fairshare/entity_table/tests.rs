@@ -55,6 +55,8 @@ fn items() {
         ("cgroup:/a/b:c.scope:2", "cgroup:/a/b:c.scope:2\n"),
         ("cgroup:/a:2 cgroup:/a:3", "cgroup:/a:3\n"),
         ("cgroup:/a/*:2 -cgroup:/a/*", ""),
+        ("cgroup:*:9 cgroup:/a:2", "cgroup:/a:2\ncgroup:*:9\n"),
+        ("cgroup:*:9 -cgroup:*", ""),
         (r#"cgroup:"/a b,*":2"#, "cgroup:\"/a b,*\":2\n"),
         (r"cgroup:/a\x2db:2", "cgroup:\"/a\\\\x2db\":2\n"),
         (r#"cgroup:"":2 cgroup:/:4"#, "cgroup:\"\":2\ncgroup:/:4\n"),
@@ -280,6 +282,19 @@ fn weights_of_cgroups() {
         assert_eq!(found, path(named), "{text}");
         assert_eq!(weights.of(&Key::Cgroup(found)), weight, "{text}");
     }
+    // `*` gives cgroups that no path stands for a weight, but merges none.
+    let all = made("cgroup:*:9 cgroup:/a/*:2 cgroup:/b:3");
+    for (text, named, weight) in [
+        ("/a/x/y", "/a/x", 2),
+        ("/b/x", "/b", 3),
+        ("/c/x", "/c/x", 9),
+        ("/c", "/c", 9),
+    ] {
+        let found = all.named_cgroup(path(text));
+        assert_eq!(found, path(named), "{text}");
+        assert_eq!(all.of(&Key::Cgroup(found)), weight, "{text}");
+    }
+    assert_eq!(all.of(&Key::Absent(Field::Cgroup)), 1);
     let fewer = weights.apply("-cgroup:/system.slice/*").unwrap();
     let more = fewer.apply("uid:1:2").unwrap();
     assert_eq!(more.paths.as_slice().len(), 3);

@@ -17,10 +17,11 @@ tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke
 	setpriv tar taskset tune2fs unshare)
 # Programs that exercise file systems, another file system, and a server: many megabytes, for few
 # tests.
-more=(dbench fs_mark git mkfs.xfs nbdkit sqlite3 stress-ng xfs_io xfs_repair)
+more=(dbench fs_mark git ksmbd.adduser ksmbd.mountd mkfs.xfs nbdkit sqlite3 stress-ng xfs_io
+	xfs_repair)
 more_modules=(
 	xfs nfsd nfsv4 dm-crypt crypto_null nvme-loop raid456 raid1 dm-raid dm-integrity dm-thin-pool
-	dm-snapshot
+	dm-snapshot target_core_iblock tcm_loop ksmbd cifs
 )
 wanted=(
 	virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4

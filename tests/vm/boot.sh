@@ -32,10 +32,11 @@ nothing() {
 	[ -z "$found" ] || { echo "$found" && return 1; }
 }
 
-# complaints: Prints the messages of this boot's journal about units that timed out or have an
-# ordering cycle.
+# complaints: Prints the messages of systemd in this boot's journal about units that timed out or
+# have an ordering cycle.
 complaints() {
-	journalctl -b -o cat | grep -iE 'timed out|ordering cycle|dependency failed' || true
+	journalctl -b -o cat SYSLOG_IDENTIFIER=systemd |
+		grep -iE 'timed out|ordering cycle|dependency failed' || true
 }
 
 # came_up: Verifies that all units are started and none failed.

@@ -174,13 +174,11 @@ belongs() {
 	shift
 	case $want in uid:absent*) kind=anonymous ;; cgroup:*) kind=by_cgroup ;; esac
 	sync
-	dispatched >/tmp/dispatched
+	# The counters of an entity that was idle for long restart at 0.
+	set_to svc nrs_fairshare_stats_reset 1
 	before=$(counter a "${kind:-held}")
 	"$@"
-	read -r who count < <(dispatched | awk '
-		FILENAME != "-" { before[$1] = $2; next }
-		$2 - before[$1] > n { n = $2 - before[$1]; who = $1 }
-		END { print who, n }' /tmp/dispatched -)
+	read -r who count < <(dispatched | sort -k 2n | tail -n 1)
 	say "$*: $count requests of $who"
 	[ "$who" = "\"$want\"" ] || fail "not $want: $(dispatched)"
 	[ -z "$kind" ] || [ $(($(counter a $kind) - before)) -ge "$count" ] ||
@@ -409,11 +407,62 @@ nvme() {
 	rmdir $target/subsystems/t/namespaces/1 $target/subsystems/t $target/ports/1
 }
 
+# Verifies a target of LIO over its loopback, for a user of its client.
+lio() {
+	local target=/sys/kernel/config/target group
+	group=$target/loopback/naa.5000000000000001/tpgt_1
+	grouped
+	modprobe -a target_core_iblock tcm_loop sd_mod
+	mkdir -p $target/core/iblock_0/t
+	echo udev_path=/dev/mapper/a >$target/core/iblock_0/t/control
+	echo 1 >$target/core/iblock_0/t/enable
+	mkdir -p $group/lun/lun_0
+	echo naa.5000000000000002 >$group/nexus
+	ln -s $target/core/iblock_0/t $group/lun/lun_0/t
+	wait_for 10 '[ -b /dev/sda ]'
+	chmod 666 /dev/sda
+	belongs "$none" in_group 2007 reads /dev/sda
+	belongs "$none" in_group 2007 writes /dev/sda
+	rm $group/lun/lun_0/t
+	rmdir $group/lun/lun_0 $group ${group%/*} $target/loopback
+	rmdir $target/core/iblock_0/t $target/core/iblock_0
+}
+
+# Verifies the kernel's SMB server, for a user of its client: none for data, and the user of the
+# session for listings.
+smb() {
+	local conf=(-C /tmp/ksmbd.conf -P /tmp/ksmbdpwd.db)
+	setup
+	chmod 666 /mnt/a/file
+	modprobe -a ksmbd cifs
+	ip link set lo up
+	echo 'smb:x:2011:2011::/:/bin/sh' >>/etc/passwd
+	echo 'smb:x:2011:' >>/etc/group
+	mkdir /mnt/a/dir
+	touch /mnt/a/dir/{1..100}
+	printf '[a]\n\tpath = /mnt/a\n\tread only = no\n' >/tmp/ksmbd.conf
+	rm -f /tmp/ksmbdpwd.db
+	ksmbd.adduser "${conf[@]}" -a -p secret smb
+	ksmbd.mountd "${conf[@]}"
+	mkdir -p /mnt/smb
+	mount -t cifs //127.0.0.1/a /mnt/smb -o ip=127.0.0.1,user=smb,pass=secret,vers=3.1.1,cache=none
+	echo 3 >/proc/sys/vm/drop_caches
+	belongs uid:absent reads /mnt/smb/file
+	belongs uid:absent flushed writes /mnt/smb/file
+	echo 3 >/proc/sys/vm/drop_caches
+	belongs uid:2011 ls -l /mnt/smb/dir >/dev/null
+	umount /mnt/smb
+	kill "$(cat /run/ksmbd.lock)"
+	wait_for 10 'rmmod ksmbd'
+	umount /mnt/a
+}
+
 # Time of expiry of the server's answers.
 never=2000000000
 
-# exported FLAGS THREADS: Exports the file system by the kernel's NFS server, and mounts it over the
-# loopback. Only this script answers the server's upcalls. FLAGS as in nfsd/export.h.
+# exported FLAGS THREADS [PATH]: Exports the file system, default /mnt/a, by the kernel's NFS
+# server, and mounts it over the loopback. Only this script answers the server's upcalls. FLAGS as
+# in nfsd/export.h.
 exported() {
 	local rpc=/proc/net/rpc
 	trap withdrawn EXIT
@@ -428,12 +477,12 @@ exported() {
 		echo 'tcp 2049' >/proc/fs/nfsd/portlist
 	fi
 	echo "$2" >/proc/fs/nfsd/threads
-	# The clients 127.0.0.1 and 10.9.0.1 may use /mnt/a, which has the fsid 0: the root of NFSv4.
+	# The clients 127.0.0.1 and 10.9.0.1 may use the path, which has the fsid 0: the root of NFSv4.
 	# Any port, no subtree check, an fsid.
 	echo "nfsd 127.0.0.1 $never local" >$rpc/auth.unix.ip/channel
 	echo "nfsd 10.9.0.1 $never local" >$rpc/auth.unix.ip/channel
-	echo "local /mnt/a $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
-	echo "local 1 \\x00000000 $never /mnt/a" >$rpc/nfsd.fh/channel
+	echo "local ${3:-/mnt/a} $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
+	echo "local 1 \\x00000000 $never ${3:-/mnt/a}" >$rpc/nfsd.fh/channel
 	mkdir -p /mnt/nfs
 	mount -t nfs4 -o addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,vers=4.2,sec=sys \
 		127.0.0.1:/ /mnt/nfs
@@ -462,6 +511,26 @@ remote() {
 	policy svc 'fairshare uid_then_cgroup_fair'
 	echo 3 >/proc/sys/vm/drop_caches
 	belongs uid:2004/cgroup:absent as 2004 reads /mnt/nfs/file
+}
+
+# Verifies an export of an overlay: the user that mounted the overlay.
+overlay_exported() {
+	setup
+	modprobe overlay
+	mkdir -p /mnt/a/{lower,upper,work} /mnt/both
+	mv /mnt/a/file /mnt/a/lower
+	# Nothing is cached then.
+	umount /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	mount -t overlay overlay \
+		-o lowerdir=/mnt/a/lower,upperdir=/mnt/a/upper,workdir=/mnt/a/work,index=on,nfs_export=on \
+		/mnt/both
+	exported 0 2 /mnt/both
+	belongs uid:0 as 2004 reads /mnt/nfs/file
+	withdrawn
+	trap - EXIT
+	umount /mnt/both
+	umount /mnt/a
 }
 
 # from ADDRESS: Prints the dispatched requests of that client.
@@ -660,7 +729,10 @@ try 60 "a container in the map of cgroups: its owner" named
 long try 60 "layers: the user, the cgroup alone, or none" between
 long try 60 "page cache: the cgroup that dirtied the file first, the uid of the caller" cached
 long try 60 "NVMe target: no owner" nvme
+long try 60 "LIO: no owner" lio
+long try 90 "SMB server of the kernel: no owner; listings: the user" smb
 long try 90 "NFS: the user of the client, root too" remote
+long try 90 "NFS: the user who mounted an exported overlay" overlay_exported
 long try 90 "NFS: two clients have rates of their own" addressed
 long try 90 "NFS: uid 65534 for squashed users" squashed
 long try 90 "NFS: writes without fsync: the user, at close" closed

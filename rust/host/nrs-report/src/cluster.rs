@@ -21,9 +21,12 @@ const SHORT_TOLERANCE: f64 = 0.1;
 /// Length of a short period, ms.
 const SHORT_MS: f64 = 3000.0;
 
-/// Length of the period at the end of a phase in which shares are measured, ms; at most the second
-/// half of the phase.
-const RESULT_MS: f64 = 10_000.0;
+/// Length of the period in the second half of a phase in which shares are measured, ms; at most the
+/// second half.
+const RESULT_MS: f64 = 5000.0;
+
+/// Time between the starts of two periods, ms.
+const STEP_MS: f64 = 500.0;
 
 /// Time between two points of the chart, ms.
 const POINT_MS: f64 = 1000.0;
@@ -65,7 +68,7 @@ struct Phase {
     name: String,
     /// Expected ratio of the users.
     wanted: String,
-    /// Rate of each user at the end of the phase, requests/s.
+    /// Rate of each user in the measured period, requests/s.
     rates: [f64; 3],
     /// Largest deviation of a user from the expected rate, a fraction.
     error: f64,
@@ -118,9 +121,22 @@ impl Cluster {
         off.fold(0.0, f64::max)
     }
 
+    /// Returns the period with the most requests in the second half of a phase. The machines share
+    /// the processors of one computer, and a period in which one stood still shows no shares.
+    fn fullest(&self, start: f64, end: f64) -> (f64, f64) {
+        let middle = (start + end) / 2.0;
+        let length = RESULT_MS.min(end - middle);
+        let steps = ((end - middle - length) / STEP_MS) as i32;
+        let starts = (0..=steps).map(|step| end - length - f64::from(step) * STEP_MS);
+        let periods = starts.map(|from| (from, from + length));
+        let sum = |(from, to): &(f64, f64)| self.rates(*from, *to).iter().sum::<f64>();
+        let most = periods.max_by(|a, b| sum(a).total_cmp(&sum(b)));
+        most.unwrap_or((middle, end))
+    }
+
     fn phase(&self, name: &str, wanted: [f64; 3], start: f64, end: f64) -> Phase {
-        let from = (end - RESULT_MS).max((start + end) / 2.0);
-        let error = self.error(&wanted, from, end);
+        let (from, to) = self.fullest(start, end);
+        let error = self.error(&wanted, from, to);
         let steps = ((end - start - SHORT_MS) / 100.0).floor() as i32;
         let starts = (0..=steps).map(|step| f64::from(step) * 100.0).rev();
         let near = |after: &f64| {
@@ -132,7 +148,7 @@ impl Cluster {
         Phase {
             name: name.into(),
             wanted: wanted.map(|part| format!("{:.0}", part / least)).join(":"),
-            rates: self.rates(from, end),
+            rates: self.rates(from, to),
             error,
             is_ok: error <= TOLERANCE,
             settled: starts.take_while(near).last().map(|after| after / 1000.0),
@@ -263,6 +279,23 @@ mod tests {
         assert!(table.contains("| without agents |  2:1:1 |"), "{table}");
         let unfair = &results(40, 250.0, 0.0).phases[1];
         assert_eq!((unfair.is_ok, unfair.settled), (false, None));
+    }
+
+    #[test]
+    fn a_machine_that_stood_still() {
+        let mut all = Cluster::default();
+        all.line("phase 0 1:1:1 agents");
+        all.line("phase 20000 - end");
+        for (server, stop) in [("one", 20), ("two", 18)] {
+            for second in 0..=20 {
+                let (wide, own) = (60 * second.min(stop), 120 * second.min(stop));
+                all.line(&format!("sample {server} {} {wide} {own}", second * 1000));
+            }
+        }
+        assert!(all.error(&[1.0 / 3.0; 3], 10_000.0, 20_000.0) > TOLERANCE);
+        let phase = &all.results().phases[0];
+        assert!(phase.is_ok, "{:?}", phase.rates);
+        assert_eq!(phase.rates, [120.0; 3]);
     }
 
     #[test]

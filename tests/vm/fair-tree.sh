@@ -361,7 +361,7 @@ limited() {
 	(
 		while limit uid:1003:max=20+burst=10s; do
 			limit uid:1003:max=20+class=idle
-			sleep 0.02
+			sleep 0.2
 		done
 	) &
 	local changes=$!

@@ -8,6 +8,7 @@
 //! | [`storm`] | makes random calls on every interface; each answer must be documented |
 //! | [`overlap`] | checks that overlapping requests to a block device keep their order |
 //! | [`load`] | simulates a server with many clients on `/dev/nrs` |
+//! | [`clients`] | loads a block device with clients, each with a user and a cgroup |
 //! | [`factors`] | simulates the agent of a service on `/dev/nrs-control` |
 //! | [`integrity`] | transfers protection information through a block device |
 //! | [`disk`] | simulates a disk with one arm, behind an nbd device |
@@ -18,7 +19,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+mod aio;
 mod check;
+mod clients;
 mod direct;
 mod disk;
 mod factors;
@@ -45,6 +48,7 @@ enum Command {
     Storm(storm::Args),
     Overlap(overlap::Args),
     Load(load::Args),
+    Clients(clients::Args),
     Disk(disk::Args),
     Factors(factors::Args),
     Integrity(integrity::Args),
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Command::Storm(args) => storm::run(args),
         Command::Overlap(args) => overlap::run(&args),
         Command::Load(args) => load::run(args),
+        Command::Clients(args) => clients::run(&args),
         Command::Disk(args) => disk::run(&args),
         Command::Factors(args) => factors::run(args),
         Command::Integrity(args) => integrity::run(&args),

@@ -1,36 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Asynchronous requests through `io_submit` of Linux, without a library or threads in between:
-//! requests reach the device in the order of submission.
+//! Asynchronous requests with their buffers.
 
-#![allow(unsafe_code, reason = "system calls take pointers")]
+#![allow(unsafe_code, reason = "the kernel fills the buffers of requests")]
 
-use std::{collections::BTreeMap, fs::File, io, mem, os::fd::AsRawFd, ptr, time::Instant};
-
-use libc::{c_long, c_ulong, iocb};
+use std::{collections::BTreeMap, fs::File, io, os::fd::AsRawFd, time::Instant};
 
 use super::Range;
-use crate::direct::Buffer;
+use crate::{
+    aio::{self, Context, Control, Event, PREAD, PWRITE},
+    direct::Buffer,
+};
 
-/// Operations, and the flag for requests with a priority (linux/aio_abi.h).
-const PREAD: u16 = 0;
-const PWRITE: u16 = 1;
+/// Flag for requests with a priority (linux/aio_abi.h).
 const FLAG_IOPRIO: u32 = 1 << 1;
 
 /// I/O priority: class real-time, highest level.
 const REALTIME: i16 = 1 << 13;
-
-/// `struct io_event` of linux/aio_abi.h.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Event {
-    data: u64,
-    control: u64,
-    result: i64,
-    more: i64,
-}
-
-const _: () = assert!(size_of::<iocb>() == 64 && size_of::<Event>() == 32);
 
 /// Request in flight, or completed.
 pub struct Request {
@@ -61,13 +47,8 @@ pub struct Request {
 /// Only the kernel accesses the buffers of requests without a result. Their memory does not move.
 pub struct Ring {
     files: Vec<File>,
-    context: c_ulong,
+    context: Context,
     requests: BTreeMap<u64, Request>,
-}
-
-/// Returns the result of a system call.
-fn checked(status: c_long) -> io::Result<usize> {
-    usize::try_from(status).map_err(|_| io::Error::last_os_error())
 }
 
 impl Ring {
@@ -77,12 +58,9 @@ impl Ring {
     ///
     /// Errors of `io_setup`.
     pub fn new(files: Vec<File>, depth: usize) -> io::Result<Self> {
-        let mut context: c_ulong = 0;
-        // SAFETY: The kernel writes one word to a variable of this stack.
-        checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) })?;
         Ok(Self {
             files,
-            context,
+            context: Context::new(depth)?,
             requests: BTreeMap::new(),
         })
     }
@@ -103,21 +81,13 @@ impl Ring {
     ///
     /// Errors of `io_submit`; the requests before the refused one are in flight.
     pub fn submit(&mut self, mut requests: Vec<Request>) -> io::Result<()> {
-        let mut controls: Vec<iocb> = requests.iter_mut().map(|r| self.control(r)).collect();
-        let pointers: Vec<*mut iocb> = controls.iter_mut().map(ptr::from_mut).collect();
+        let mut controls: Vec<Control> = requests.iter_mut().map(|r| self.control(r)).collect();
         let mut rest = requests.into_iter();
         while rest.len() > 0 {
-            let pointers = &pointers[pointers.len() - rest.len()..];
-            // SAFETY: The kernel copies the controls. By the invariants only the kernel accesses
-            // the buffers of submitted requests. It does not keep buffers of refused requests.
-            let count = checked(unsafe {
-                libc::syscall(
-                    libc::SYS_io_submit,
-                    self.context,
-                    pointers.len(),
-                    pointers.as_ptr(),
-                )
-            })?;
+            let from = controls.len() - rest.len();
+            // SAFETY: By the invariants only the kernel accesses the buffers of submitted requests.
+            // It does not keep buffers of refused requests.
+            let count = unsafe { self.context.submit(&mut controls[from..]) }?;
             let submitted = rest.by_ref().take(count);
             self.requests
                 .extend(submitted.map(|request| (request.number, request)));
@@ -126,11 +96,10 @@ impl Ring {
     }
 
     /// Returns the control block of `request`.
-    fn control(&self, request: &mut Request) -> iocb {
+    fn control(&self, request: &mut Request) -> Control {
         assert!(request.result.is_none());
         let range = &request.range;
-        // SAFETY: All fields are numbers.
-        let mut control: iocb = unsafe { mem::zeroed() };
+        let mut control = aio::control();
         control.aio_data = request.number;
         control.aio_lio_opcode = if range.writes { PWRITE } else { PREAD };
         if request.high {
@@ -155,23 +124,7 @@ impl Ring {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut events = vec![Event::default(); self.requests.len()];
-        let count = loop {
-            // SAFETY: The buffer has room for this number of events; no timeout.
-            let status = checked(unsafe {
-                libc::syscall(
-                    libc::SYS_io_getevents,
-                    self.context,
-                    least,
-                    events.len(),
-                    events.as_mut_ptr(),
-                    ptr::null::<libc::timespec>(),
-                )
-            });
-            match status {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                status => break status?,
-            }
-        };
+        let count = self.context.events(least, &mut events, None)?;
         let done = events[..count].iter().map(|event| {
             if let Some(request) = self.requests.get_mut(&event.data) {
                 let result = usize::try_from(event.result);
@@ -187,14 +140,6 @@ impl Ring {
     pub fn take(&mut self, number: u64) -> Option<Request> {
         self.requests.get(&number)?.result.as_ref()?;
         self.requests.remove(&number)
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: The context is from io_setup. The call returns after all of its requests have
-        // completed, before the buffers are dropped.
-        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
 

@@ -63,7 +63,7 @@ bench:     ## measure nanoseconds per decision and bytes per class of every poli
 bench-vm:  ## measure instructions per request in a VM, against dm-linear, mq-deadline and BFQ
 	scripts/bench-vm.sh
 
-compare:   ## compare nrs with none, mq-deadline, kyber, BFQ, io.max, io.cost, dm-linear in VMs
+compare:   ## compare nrs with none, mq-deadline, kyber, BFQ, io.max, io.cost in VMs
 	scripts/compare.sh
 
 results:   ## measure all figures of the manual and write them into the pages

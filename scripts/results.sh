@@ -4,7 +4,7 @@
 # usage: scripts/results.sh [PART...]
 #
 # Measures all figures of the manual, and writes them and the pictures into the pages
-# (scripts/figures.py). Takes about three quarters of an hour on two cores. PARTs, default all:
+# (scripts/figures.py). Takes about an hour on two cores. PARTs, default all:
 #
 #   machine      processor and compiler
 #   demo         two users on one device
@@ -47,7 +47,8 @@ for part in "$@"; do
 		scripts/compare.sh
 		put compare 'make compare' build/compare/manual.md
 		put compare-readme 'make compare' build/compare/readme.md
-		cp build/compare/{error-1-4,p99}.svg Documentation/results/compare
+		rm -f Documentation/results/compare/*.svg
+		cp build/compare/{error-1-4,mix-{band,slow,slow8,loop}}.svg Documentation/results/compare
 		;;
 	requests)
 		scripts/bench-vm.sh --count-only

@@ -174,6 +174,8 @@ pub struct Diagram {
     rules: Vec<(f64, String)>,
     /// Vertical lines: x and label.
     marks: Vec<(f64, String)>,
+    /// Labels of points.
+    labels: Vec<((f64, f64), String)>,
 }
 
 impl Diagram {
@@ -250,6 +252,12 @@ impl Diagram {
     /// alternate between two rows.
     pub fn rule_at_x(mut self, x: f64, label: &str) -> Self {
         self.marks.push((x, label.to_string()));
+        self
+    }
+
+    /// Adds a label to the point (x, y) of a line.
+    pub fn label(mut self, point: (f64, f64), label: &str) -> Self {
+        self.labels.push((point, label.to_string()));
         self
     }
 
@@ -410,8 +418,12 @@ impl Diagram {
         Ok(())
     }
 
-    /// Draws the horizontal and vertical lines.
+    /// Draws the horizontal and vertical lines, and the labels of points.
     fn draw_rules(&self, plot: &Plot<'_, '_>) -> Drawing {
+        for ((x, y), label) in self.labels.iter().filter(|((x, y), _)| self.shown(*x, *y)) {
+            let (across, height) = plot.pixel((*x, *y));
+            text(plot.area, label, (across, height - 18), 12, HPos::Center)?;
+        }
         for (y, label) in self.rules.iter().filter(|(y, _)| self.shown(1.0, *y)) {
             // Any x can be used, because only the height is needed.
             let any = self.points().next().filter(|(x, _)| self.shown(*x, *y));
@@ -535,7 +547,8 @@ mod tests {
             .series("a & b", vec![(1.0, 2.0), (10.0, 3.0), (100.0, f64::NAN)])
             .series("c", vec![(0.0, 1.0), (20.0, 0.5)])
             .rule_at_y(2.5, "bar")
-            .rule_at_x(5.0, "from here on");
+            .rule_at_x(5.0, "from here on")
+            .label((10.0, 3.0), "high");
         let (low, median, high) = (1.0, 2.0, 4.0);
         let bars = Diagram::bars("latency", "us")
             .groups(vec!["one group of words", "two"])
@@ -560,8 +573,8 @@ mod tests {
             assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
             assert!(!svg.contains("NaN") && !svg.contains("inf"));
         }
-        for part in
-            "A &lt;title&gt;|a &amp; b|bar|from here on|time in s|sans-serif|#0072B2".split('|')
+        for part in "A &lt;title&gt;|a &amp; b|bar|high|from here on|time in s|sans-serif|#0072B2"
+            .split('|')
         {
             assert!(drawn[0].contains(part), "{part}");
         }

@@ -3,13 +3,12 @@
 //! `nrs-report compare`: results of `make compare`, nrs compared with the schedulers of the kernel.
 //!
 //! - A *device* is shared, a *peer* is the scheduler that shares it, a *client* receives a share.
-//! - A *measure* is one run of clients on a device under a peer: `one`, `many`, `mix`, `equal`,
-//!   `four`, `eight`, `lone`.
-//! - A *figure* is a number calculated from one or two measures, such as the error of shares, with
-//!   a value per repeat.
+//! - A *measure* is one run of clients on a device under a peer, such as `mix` or `equal`.
+//! - A *figure* is a number calculated from a measure, such as the error of shares, with a value
+//!   per boot of the machine.
 //!
 //! ```text
-//! DIR/DEVICE/{device,not,PEER.REPEAT.json,PEER.REPEAT.facts}
+//! DIR/DEVICE/BOOT/{device,not,runs}
 //!   └─> input ──> figures ─┬─> page (Markdown), JSON, SVG
 //!                          └─> sentences about the best peers
 //! ```
@@ -37,8 +36,24 @@ use self::input::{Input, DEVICES, PEERS};
 use self::sentence::Sentence;
 use crate::{page, Result};
 
-/// Busy time of the CPU, percent, above which the CPU determines the shares and not the device.
-const BUSY: f64 = 60.0;
+/// Busy time of the CPU, percent, above which the CPU is the limit and not the device.
+const BUSY: f64 = 95.0;
+
+/// Lines of the pictures of latency and throughput, and the peers on each.
+const LINES: [(&str, &[&str]); 8] = [
+    (
+        "nrs by slots",
+        &["nrs-1", "nrs-2", "nrs-4", "nrs-8", "nrs-16"],
+    ),
+    ("BFQ", &["bfq", "bfq-idle0"]),
+    ("none", &["none"]),
+    ("mq-deadline", &["mq-deadline"]),
+    ("kyber", &["kyber"]),
+    ("io.max", &["io.max"]),
+    ("io.cost", &["io.cost"]),
+    // The eighth line has the colour of the first one.
+    ("nrs, slots auto", &["nrs-auto"]),
+];
 
 /// Compares nrs with the schedulers of the kernel, from the results of `make compare`.
 #[derive(clap::Args, Debug)]
@@ -78,7 +93,7 @@ impl Report {
         let mut devices = BTreeMap::new();
         for name in DEVICES {
             let place = dir.join(name);
-            if place.join("device").is_file() {
+            if place.is_dir() {
                 devices.insert(name, Device::new(Input::read(&place)?));
             }
         }
@@ -96,10 +111,22 @@ impl Report {
 
     /// Returns a page.
     fn page(&self, template: &str, took: Option<u64>, is_readme: bool) -> Result<String> {
+        // Of other settings only the latency is measured.
+        let shares = |peer: &&str| {
+            let measures = self
+                .devices
+                .values()
+                .filter_map(|device| device.peers.get(peer));
+            measures
+                .flat_map(|peer| peer.cpu_busy_percent.keys())
+                .any(|name| name == "four")
+        };
+        let shared: Vec<&str> = PEERS.into_iter().filter(shares).collect();
         let results = context! {
             figures => Serde(&*FIGURES),
             device_names => ordered(&self.devices).map(|(name, _)| name).collect::<Vec<_>>(),
             peer_names => PEERS.to_vec(),
+            shared,
             busy_limit => BUSY,
             took,
             is_readme,
@@ -108,30 +135,43 @@ impl Report {
         page::render(template, results)
     }
 
-    /// Writes a chart for each figure that has one: peers side by side, a bar for each device.
+    /// Writes a chart of the shares, with a bar for each device, and one for each device of the
+    /// latency of the small client and the throughput then.
     fn draw(&self, out: &Path) -> Result {
-        for figure in FIGURES.iter() {
-            let Some([file, title, label, scale]) = &figure.chart else {
-                continue;
-            };
-            let value = |device: &Device, peer: &str| device.value(peer, figure);
-            let all = self.devices.values();
-            let measured = |peer: &&str| all.clone().any(|device| value(device, peer).is_some());
-            let peers: Vec<&str> = PEERS.into_iter().filter(measured).collect();
-            if peers.is_empty() {
-                continue;
+        let value = |device: &Device, peer: &str, key: &str| {
+            let figure = FIGURES.iter().find(|figure| figure.key == key)?;
+            device.value(peer, figure)
+        };
+        let errors = |device: &Device, peer: &str| value(device, peer, "error_four_percent");
+        let all = self.devices.values();
+        let measured = |peer: &&str| all.clone().any(|device| errors(device, peer).is_some());
+        let peers: Vec<&str> = PEERS.into_iter().filter(measured).collect();
+        let title = "Error of shares, weights 1 and 4";
+        let mut chart = Diagram::bars(title, "% of the due share").groups(peers.clone());
+        for (name, device) in ordered(&self.devices) {
+            let bar = |peer: &&str| errors(device, peer).unwrap_or(f64::NAN.into());
+            chart = chart.bar::<Spread>(name, peers.iter().map(bar).collect());
+            let title = format!("A small client beside a greedy one on {name}");
+            let mut plot =
+                Diagram::lines(&title, "throughput of both, % of none", "p99, ms").log_y();
+            for (name, peers) in LINES {
+                let mut points = Vec::new();
+                for peer in peers {
+                    let unused = value(device, peer, "unused_mix_percent");
+                    let (Some(unused), Some(p99)) = (unused, value(device, peer, "p99_ms")) else {
+                        continue;
+                    };
+                    let point = (100.0 - unused.median, p99.median);
+                    points.push(point);
+                    if let Some(setting) = peer.strip_prefix("nrs-").or(peer.strip_prefix("bfq-")) {
+                        plot = plot.label(point, setting);
+                    }
+                }
+                plot = plot.series(name, points);
             }
-            let mut chart = Diagram::bars(title, label).groups(peers.clone());
-            if scale == "log" {
-                chart = chart.log_y();
-            }
-            for (name, device) in ordered(&self.devices) {
-                let bar = |peer: &&str| value(device, peer).unwrap_or(f64::NAN.into());
-                chart = chart.bar::<Spread>(name, peers.iter().map(bar).collect());
-            }
-            chart.save(&out.join(file))?;
+            plot.save(&out.join(format!("mix-{name}.svg")))?;
         }
-        Ok(())
+        Ok(chart.save(&out.join("error-1-4.svg"))?)
     }
 }
 

@@ -4,13 +4,13 @@
 //!
 //! - The *error* of shares is the largest deviation of a client from its due share, in percent of
 //!   the due share.
-//! - *Unused* is the part of the device's rate without the peer that is lost under the peer, in
-//!   percent. The reference without the peer is dm-linear for dm-nrs, and `none` for the others.
+//! - *Unused* is the part of the device's rate without a scheduler (`none` in the same boot) that
+//!   is lost under the peer, in percent. The rate is of bytes where bandwidth limits the device.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use nrs_report::stat::{median, spread, Spread};
+use nrs_report::stat::{spread, Spread};
 use serde::{Deserialize, Serialize};
 
 use super::input::{Input, Run};
@@ -40,16 +40,34 @@ pub struct Figure {
     pub kind: Kind,
     /// Number of decimals.
     places: usize,
-    /// Measure from which the figure is calculated.
+    /// Measure from which the figure is calculated, and what is calculated.
     pub measure: String,
+    value: Value,
     /// Minimum and maximum that are plausible on every machine, by peer; any peer if the name is
     /// empty. A lone client of io.max and tbf gets half of 95 % of the device. `none` shares by
     /// processes: if its shares were fair with one process against four, the load would prove
     /// nothing.
     #[serde(default)]
     pub bounds: BTreeMap<String, [f64; 2]>,
-    /// File, title and label of the chart; `log` for a logarithmic axis.
-    pub chart: Option<[String; 4]>,
+}
+
+/// What is calculated from a run.
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Value {
+    /// Requests per second.
+    Rate,
+    /// CPU time per request, µs.
+    Cpu,
+    /// Latency of the small client, ms.
+    P50,
+    P90,
+    P99,
+    P999,
+    /// Share of client 1, percent.
+    Share,
+    Unused,
+    Error,
 }
 
 /// All figures, in the order of the columns.
@@ -72,9 +90,9 @@ pub struct Peer {
     pub figures: BTreeMap<&'static str, Spread>,
     /// Busy time of the CPU by measure, percent.
     pub cpu_busy_percent: BTreeMap<String, Spread>,
-    /// Share of each client, a fraction, by measure and repeat.
-    pub shares_by_repeat: BTreeMap<String, Vec<Vec<f64>>>,
-    /// Number of requests in the latency of the small client, the minimum of the repeats.
+    /// Share of each client, a fraction, by measure and boot.
+    pub shares_by_boot: BTreeMap<String, Vec<Vec<f64>>>,
+    /// Number of requests in the latency of the small client, the minimum of the boots.
     pub small_requests: Option<u64>,
 }
 
@@ -88,9 +106,8 @@ fn weights(measure: &str) -> &'static [f64] {
     }
 }
 
-/// Returns the shares of the clients with these weights, fractions of their sum.
-fn shares(run: &Run, weights: &[f64]) -> Vec<f64> {
-    let got = &run.clients[..weights.len()];
+/// Returns the shares of the clients, fractions of their sum.
+fn shares(got: &[f64]) -> Vec<f64> {
     let all: f64 = got.iter().sum();
     got.iter().map(|got| got / all).collect()
 }
@@ -102,28 +119,34 @@ fn error(shares: &[f64], weights: &[f64]) -> f64 {
     shares.iter().zip(weights).map(off).fold(0.0, f64::max)
 }
 
-/// Returns the value of a figure in one run.
-fn value(figure: &Figure, run: &Run, input: &Input, peer: &str) -> f64 {
-    let rate = |run: &Run| run.requests / run.seconds;
-    let latency = |n: usize| run.latency.map_or(f64::NAN, |(times, _)| times[n]);
-    match figure.key.as_str() {
-        "iops_1" | "iops_4" => rate(run),
-        "cpu_us_1" | "cpu_us_4" => run.busy * run.seconds * 1e6 / run.requests,
-        "p50_ms" => latency(0),
-        "p99_ms" => latency(1),
-        "p999_ms" => latency(2),
-        "unused_all_percent" | "unused_lone_percent" => {
-            let reference = match peer.starts_with("nrs-") && peer != "nrs-iosched" {
-                true => "dm-linear",
-                false => "none",
-            };
-            let runs = input.runs.get(&(reference, figure.measure.clone()));
-            let rates: Vec<f64> = runs.into_iter().flatten().map(rate).collect();
-            (1.0 - rate(run) / median(&rates)) * 100.0
+impl Input {
+    /// Returns what each client got of the device: requests, or bytes if bandwidth limits it.
+    fn got<'a>(&self, run: &'a Run) -> &'a [f64] {
+        match self.facts.get("device").is_some_and(|name| name == "band") {
+            true => &run.bytes,
+            false => &run.requests,
         }
-        _ => {
-            let weights = weights(&figure.measure);
-            error(&shares(run, weights), weights)
+    }
+
+    /// Returns the value of a figure in one run.
+    fn value(&self, figure: &Figure, run: &Run) -> f64 {
+        let requests: f64 = run.requests.iter().sum();
+        let rate = |run: &Run| self.got(run).iter().sum::<f64>() / run.seconds;
+        let [p50, p90, p99, p999] = run.latency_ms;
+        match figure.value {
+            Value::Rate => requests / run.seconds,
+            Value::Cpu => run.busy * run.seconds * 1e6 / requests,
+            Value::P50 => p50,
+            Value::P90 => p90,
+            Value::P99 => p99,
+            Value::P999 => p999,
+            Value::Share => shares(self.got(run))[0] * 100.0,
+            Value::Unused => {
+                let none = self.runs.get(&("none", figure.measure.clone()));
+                let none = none.and_then(|runs| runs.iter().find(|none| none.boot == run.boot));
+                (1.0 - rate(run) / none.map_or(f64::NAN, rate)) * 100.0
+            }
+            Value::Error => error(&shares(&run.requests), weights(&figure.measure)),
         }
     }
 }
@@ -138,16 +161,14 @@ impl Device {
             peer.cpu_busy_percent.insert(measure.clone(), spread(&busy));
             let due = weights(measure);
             if !due.is_empty() {
-                let got = runs.iter().map(|run| shares(run, due)).collect();
-                peer.shares_by_repeat.insert(measure.clone(), got);
+                let got = runs.iter().map(|run| shares(&run.requests)).collect();
+                peer.shares_by_boot.insert(measure.clone(), got);
             }
             if measure == "mix" {
-                let counts = runs.iter().filter_map(|run| run.latency);
-                let least = counts.map(|(_, requests)| requests).min();
-                peer.small_requests = Some(least.unwrap_or(0));
+                peer.small_requests = runs.iter().map(|run| run.requests[0] as u64).min();
             }
             for figure in FIGURES.iter().filter(|figure| figure.measure == *measure) {
-                let values = runs.iter().map(|run| value(figure, run, &input, name));
+                let values = runs.iter().map(|run| input.value(figure, run));
                 let values = spread(&values.collect::<Vec<f64>>());
                 if values.median.is_finite() {
                     peer.figures.insert(&figure.key, values);

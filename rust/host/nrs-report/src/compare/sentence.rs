@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Sentences from figures: the best peer per figure and device with its margin, and the peers
-//! better than dm-nrs.
+//! better than nrs.
 //!
-//! Two figures are *alike* if the ranges of their repeats overlap, or if their difference is small.
+//! Two figures are *alike* if the ranges of their boots overlap, or if their difference is small.
 //! The limit is 2 %, or one point for percentages.
 
 use nrs_report::stat::Spread;
@@ -64,7 +64,7 @@ impl Sentence {
             Kind::Rate => b.median.total_cmp(&a.median),
             Kind::Cost | Kind::Percent => a.median.total_cmp(&b.median),
         });
-        let ours = |peer: &str| peer.starts_with("nrs-");
+        let ours = |peer: &str| peer.starts_with("nrs") || peer.starts_with("dm-");
         let nrs = all.iter().find(|(peer, _)| ours(peer));
         let (Some(best), Some(nrs)) = (all.first(), nrs) else {
             return Ok(None);

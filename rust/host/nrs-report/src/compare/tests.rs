@@ -1,46 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests with results of a device: two repeats, three peers, and one peer that is not possible.
+//! Tests with results of a device: two boots, four peers, and one peer that is not possible.
 
 use super::figures::Kind;
 use super::*;
 
-/// Writes the results of the device `slow`. `none` shares by processes, dm-linear does the same and
-/// is slightly slower, dm-nrs with fairshare is fair and slower still; kyber is not possible.
+/// Writes the results of the device `slow`. `none` shares by processes, dm-nrs with fairshare is
+/// fair and slower, BFQ is slower still; nrs with one slot is measured in the mix alone. kyber is
+/// not possible.
 fn results(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("nrs-report-{name}-{}", std::process::id()));
-    let slow = dir.join("slow");
-    fs::create_dir_all(&slow).unwrap();
-    fs::write(slow.join("device"), "kernel 7.3\n").unwrap();
-    fs::write(slow.join("not"), "kyber module not available\n").unwrap();
-    for (peer, all, equal, four) in [
-        ("none", 2000, "400 1600", "1500 500"),
-        ("dm-linear", 1800, "360 1440", "1350 450"),
-        ("nrs-fairshare", 1600, "800 800", "320 1280"),
-    ] {
-        let eight = vec![(all / 8).to_string(); 8].join(" ");
-        let [equal, four] = [equal, four].map(|pair| format!("{pair} 9 9 9 9 9 9"));
-        let alone = format!("{all} 0 0 0 0 0 0 0");
-        let measures = [
-            ("one", &alone),
-            ("many", &alone),
-            ("mix", &alone),
-            ("lone", &alone),
-        ];
-        let shared = [("equal", &equal), ("four", &four), ("eight", &eight)];
-        let facts = measures.iter().chain(&shared).map(|(measure, clients)| {
-            let first = format!("{measure} 7 7 0 0 0 0 0 0 0 0 0");
-            format!("{first}\n{measure} 2000007 500000007 {all} {clients}\n")
-        });
-        let facts: String = facts.collect();
-        for repeat in [1, 2] {
-            fs::write(slow.join(format!("{peer}.{repeat}.facts")), &facts).unwrap();
-            let report = r#"note: this is text
-                {"jobs":[{"jobname":"mix.ask","error":0,"read":{"total_ios":0,"lat_ns":{}}},
-                {"jobname":"mix.c1","error":0,"read":{"total_ios":500,"lat_ns":{"percentile":
-                {"50.000000":2e6,"99.000000":4e6,"99.900000":5e6}}}}]}"#;
-            fs::write(slow.join(format!("{peer}.{repeat}.json")), report).unwrap();
+    for boot in [1, 2] {
+        let slow = dir.join(format!("slow/{boot}"));
+        fs::create_dir_all(&slow).unwrap();
+        fs::write(slow.join("device"), "kernel 7.3\ndevice slow\n").unwrap();
+        fs::write(slow.join("not"), "kyber module not available\n").unwrap();
+        let mut runs = String::new();
+        for (peer, all, equal, four) in [
+            ("none", 2000, "400,1600", "1500,500"),
+            ("bfq", 500, "200,300", "100,400"),
+            ("dm-fairshare", 1600, "800,800", "320,1280"),
+            ("nrs-1", 1000, "", ""),
+        ] {
+            let alone = format!("{all}");
+            let mix = format!("{},{}", all / 4, all - all / 4);
+            let eight = vec![(all / 8).to_string(); 8].join(",");
+            let measures = [
+                ("mix", &*mix),
+                ("one", &alone),
+                ("lone", &alone),
+                ("equal", equal),
+                ("four", four),
+                ("eight", &eight),
+            ];
+            for (measure, got) in measures
+                .into_iter()
+                .take(if equal.is_empty() { 1 } else { 6 })
+            {
+                runs +=
+                    &format!(r#"{peer} {measure} {{"seconds":2.0,"busy":0.25,"requests":[{got}],"#);
+                runs += &format!(r#""bytes":[{got}],"latency_ms":[2.0,3.0,4.0,5.0],"rate":9}}"#);
+                runs += "\n";
+            }
         }
+        fs::write(slow.join("runs"), runs).unwrap();
     }
     dir
 }
@@ -71,47 +74,53 @@ fn pages() {
     let dir = results("pages");
     let files = report(&dir, false).unwrap();
     for (file, want) in [
-        ("compare.md", "| slow   | nrs-fairshare |"),
+        ("compare.md", "| slow   | dm-fairshare |"),
         ("compare.md", "| not possible |"),
         ("compare.md", "kyber on `slow`: module not available"),
         (
             "compare.md",
-            "* `slow`, IOPS of one job: none is best with 1000/s; **none beats dm-nrs**, whose \
-             best is nrs-fairshare with 800/s, 20 % less; dm-linear is better than that, too.\n",
+            "* `slow`, IOPS of one client: none is best with 1000/s; **none beats nrs**, whose \
+             best is dm-fairshare with 800/s, 20 % less.\n",
         ),
         (
             "compare.md",
-            "* `slow`, error of shares at 1:4: nrs-fairshare is best with 0.0 %, 275.0 points less \
-             than none, the best of the others (275.0 %).\n",
+            "* `slow`, error of shares at 1:1: dm-fairshare is best with 0.0 %, 20.0 points less \
+             than bfq, the best of the others (20.0 %).\n",
         ),
-        ("compare.md", "p99 of the small client: none is best with 4.00 ms, no clear difference"),
+        (
+            "compare.md",
+            "p99 of the small client: none is best with 4.00 ms, no clear difference",
+        ),
         ("compare.md", "`make compare` took 1 min 1 s."),
         ("compare.md", "fewer than 1000"),
         ("manual.md", "| dm-nrs, fairshare |"),
-        ("manual.md", "* IOPS of one job: none and dm-linear on `slow`\n"),
+        ("manual.md", "| the same, slots 1"),
+        ("manual.md", "* IOPS of one client: none on `slow`\n"),
         ("readme.md", "| BFQ "),
-        ("p99.svg", "nrs-fairshare"),
+        ("error-1-4.svg", "dm-fairshare"),
+        ("mix-slow.svg", "nrs by slots"),
     ] {
         assert!(files[file].contains(want), "{want}: {}", files[file]);
     }
     assert_eq!(
         files.keys().filter(|name| name.ends_with(".svg")).count(),
-        7
+        2
     );
     let json: serde_json::Value = serde_json::from_str(&files["compare.json"]).unwrap();
     let slow = &json["devices"]["slow"];
     assert_eq!(slow["not_possible"]["kyber"], "module not available");
     let value = |peer: &str, key: &str| slow["peers"][peer][key]["median"].as_f64().unwrap();
     for (peer, key, want) in [
-        ("none", "iops_1", 1000.0),
-        ("none", "cpu_us_1", 250.0),
+        ("none", "iops", 1000.0),
+        ("none", "cpu_us", 250.0),
         ("none", "unused_all_percent", 0.0),
         ("none", "error_equal_percent", 60.0),
         ("none", "error_four_percent", 275.0),
-        ("nrs-fairshare", "error_equal_percent", 0.0),
-        // Compared with dm-linear, which does 900 requests/s.
-        ("nrs-fairshare", "unused_lone_percent", 100.0 / 9.0),
-        ("nrs-fairshare", "p99_ms", 4.0),
+        ("dm-fairshare", "error_equal_percent", 0.0),
+        ("dm-fairshare", "unused_lone_percent", 20.0),
+        ("dm-fairshare", "p90_ms", 3.0),
+        ("bfq", "unused_mix_percent", 75.0),
+        ("nrs-1", "share_mix_percent", 25.0),
     ] {
         assert!((value(peer, key) - want).abs() < 1e-9, "{peer} {key}");
     }
@@ -127,40 +136,35 @@ fn what_cannot_be() {
         checks.into_iter().filter(|(_, holds)| !holds).count()
     };
     assert_eq!(bad(), 0);
-    for repeat in [1, 2] {
-        let file = dir.join(format!("slow/nrs-fairshare.{repeat}.facts"));
+    for boot in [1, 2] {
+        let file = dir.join(format!("slow/{boot}/runs"));
         let text = fs::read_to_string(&file).unwrap();
-        fs::write(file, text.replace(" 320 1280", " 0 1280")).unwrap();
+        fs::write(file, text.replace("800,800", "0,1600")).unwrap();
     }
-    // The error of the shares, and in both repeats a client without service.
-    assert_eq!(bad(), 3);
+    // In both boots a client without service.
+    assert_eq!(bad(), 2);
     assert!(report(&dir, true).is_err());
-    let sample = "one 1 1 1 0 0 0 0 0 0 0 0\n";
-    for (file, text, want) in [
+    let run = |end: &str| format!(r#"none one {{"busy":1,"bytes":[1],{end}}}"#);
+    let times = r#""latency_ms":[1,1,1,1]"#;
+    for (text, want) in [
+        ("none one".to_owned(), "malformed run"),
+        ("none one {}".to_owned(), "missing field"),
         (
-            "none.1.json",
-            r#"{"jobs":[{"jobname":"mix.c1","error":5}]}"#,
-            "failed with error 5",
+            run(&format!(r#""seconds":0,"requests":[1],{times}"#)),
+            "no time",
         ),
         (
-            "none.1.json",
-            r#"{"jobs":[{"jobname":"mix.c1","error":0}]}"#,
-            "no latency",
+            run(&format!(r#""seconds":1,"requests":[],{times}"#)),
+            "no requests",
         ),
-        ("none.1.json", "nothing", "expected"),
-        ("none.1.facts", "one 1 2 3\n", "malformed sample"),
         (
-            "none.1.facts",
-            "one 1 x 3 0 0 0 0 0 0 0 0\n",
-            "malformed sample",
+            run(&format!(r#""seconds":1,"requests":[1],{times}"#)).replace("none", "odd"),
+            "unknown peer",
         ),
-        ("none.1.facts", sample, "found 1"),
-        ("none.1.facts", &sample.repeat(2), "no time"),
-        ("none.1.facts", &sample.repeat(3), "found 3"),
     ] {
-        fs::write(dir.join("slow").join(file), text).unwrap();
+        fs::write(dir.join("slow/1/runs"), text).unwrap();
         let error = report(&dir, false).unwrap_err().to_string();
-        assert!(error.contains(file) && error.contains(want), "{error}");
+        assert!(error.contains("1/runs") && error.contains(want), "{error}");
     }
     fs::remove_dir_all(dir).unwrap();
 }

@@ -383,7 +383,9 @@ impl BlockClient {
             (Some((uid, gid)), _) => (Id::new(uid), Id::new(gid), CgroupPath::ABSENT),
             // The group and the job of a user's slice are not known. The slice stands for them, as
             // the user may make cgroups below it.
-            (None, Some(CgroupOwner::User(uid))) => (Id::new(uid), Id::ABSENT, cgroup.user_slice()),
+            (None, Some(CgroupOwner::User(uid))) => {
+                (Id::new(uid), Id::ABSENT, CgroupPath::user_slice(uid))
+            }
             (None, Some(CgroupOwner::Cgroup(owner))) => (Id::ABSENT, Id::ABSENT, owner),
             (None, None) => (Id::ABSENT, Id::ABSENT, CgroupPath::ABSENT),
         };

@@ -77,6 +77,13 @@ impl NameText {
     }
 }
 
+impl Write for NameText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut bytes = text.bytes();
+        bytes.try_for_each(|byte| self.push(byte).map_err(|_| fmt::Error))
+    }
+}
+
 /// Parses a decimal number without a sign; leading zeros are refused, because they often mean
 /// octal.
 pub fn parse_number(text: &str) -> Option<u32> {

@@ -444,8 +444,8 @@ followed() {
 	echo 50 >/sys/fs/cgroup/test.c/io.weight
 	sleep 0.5
 	shares 6 ended 2 8 2 1
-	[ "$(nrsctl weight list svc | awk '{ print $1 "=" $2 }' | sort | xargs)" = \
-		"NAME=WEIGHT cgroup:*=100 cgroup:/test.a=400 cgroup:/test.c=50" ] ||
+	[ "$(nrsctl weight list svc | awk '{ print $1 "=" $2 }' | sort | tr '\n' ' ')" = \
+		'NAME=WEIGHT cgroup:""=100 cgroup:*=100 cgroup:/test.a=400 cgroup:/test.c=50 ' ] ||
 		fail "$(nrsctl weight list svc)"
 	kill $follower
 }

@@ -29,12 +29,13 @@ mod table;
 use crate::sched::{
     atomic::AtomicWord,
     glob,
+    items::NameText,
     jobid::write_clean,
     key::{escape, Hasher},
     rng::avalanche,
     units::NSEC_PER_SEC,
 };
-use core::fmt;
+use core::fmt::{self, Write};
 pub use table::Version;
 use table::{set_if_new, tables, Row, KEPT_S, ROWS, WAYS};
 
@@ -164,12 +165,13 @@ impl CgroupPath {
         self
     }
 
-    /// Returns the slice of systemd's for a user that the cgroup is or is below; itself if none.
-    pub fn user_slice(self) -> Self {
-        self.nearest(|_, text| {
-            let name = text.strip_prefix(b"/user.slice/");
-            name.and_then(slice_user).is_some()
-        })
+    /// Returns the slice that systemd makes for `user`, and keeps its text for displays.
+    pub fn user_slice(user: u32) -> Self {
+        let mut text = NameText::new();
+        let is_whole = write!(text, "/user.slice/user-{user}.slice").is_ok();
+        let path = Self::parse(text.as_bytes()).unwrap_or(Self::ABSENT);
+        path.keep(owner_of_user(user), text.as_bytes(), is_whole);
+        path
     }
 
     /// Copies the known part of the text to `buf`; returns its length, and true if it is all.
@@ -379,7 +381,7 @@ impl ReadPath {
     pub fn keep(&self) -> CgroupNames {
         let quota = match self.owner {
             None => 0,
-            Some(CgroupOwner::User(user)) => (1 << 63) | u64::from(user),
+            Some(CgroupOwner::User(user)) => owner_of_user(user),
             Some(CgroupOwner::Cgroup(owner)) => {
                 let text = self.text.get(..self.owner_len).unwrap_or(&[]);
                 owner.keep(owner.number(), text, !text.is_empty());
@@ -402,6 +404,11 @@ impl ReadPath {
             text = above;
         }
     }
+}
+
+/// Returns the number of the owner of the texts of a user's slice.
+fn owner_of_user(user: u32) -> u64 {
+    (1 << 63) | u64::from(user)
 }
 
 /// Returns the user of a slice with this name in `user.slice`, such as `user-1000.slice`.

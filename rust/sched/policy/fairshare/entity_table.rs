@@ -273,13 +273,25 @@ impl<V: EntitySetting> EntityTable<V> {
     /// Returns the setting of `key`; [`EntitySetting::UNLISTED`] if it is not known.
     #[cfg(not(MODULE))]
     pub fn of(&self, key: &Key) -> V {
-        self.find(key).unwrap_or(V::UNLISTED)
+        let item = self.index_of(key).flatten().and_then(|at| self.get(at));
+        item.unwrap_or(V::UNLISTED)
     }
 
-    /// Returns the setting of `key`; `None` if [`EntityTable::index_of`] does.
-    pub fn find(&self, key: &Key) -> Option<V> {
-        let item = self.index_of(key)?.and_then(|at| self.get(at));
+    /// Returns the setting of an entity; `None` if [`EntityTable::index_at`] does.
+    pub fn find(&self, key: &Key, field: Field) -> Option<V> {
+        let item = self.index_at(key, field)?.and_then(|at| self.get(at));
         Some(item.unwrap_or(V::UNLISTED))
+    }
+
+    /// Returns the index of the item that applies to an entity with `key` at a level of `field`, as
+    /// [`EntityTable::index_of`] does. A shared entity has the item of all values. A cgroup that
+    /// stands for an unknown user, group or job has none.
+    pub fn index_at(&self, key: &Key, field: Field) -> Option<Option<usize>> {
+        match key {
+            Key::Default => Some(self.any_value(field)),
+            Key::Cgroup(_) if field != Field::Cgroup => Some(None),
+            key => self.index_of(key),
+        }
     }
 
     /// Returns the setting of the item at index `at`.
@@ -323,7 +335,7 @@ impl<V: EntitySetting> EntityTable<V> {
     }
 
     /// Returns the index of the item for all values of `field`.
-    pub fn any_value(&self, field: Field) -> Option<usize> {
+    fn any_value(&self, field: Field) -> Option<usize> {
         self.wildcard(|target| *target == EntityKey::AnyValue(field))
     }
 

@@ -447,13 +447,9 @@ impl LimitPlan {
     }
 
     /// Returns the index of the limits of an entity with `key` at a level of `field`, an inner
-    /// `None` without limits; `None` if they are not known, because the text of a cgroup is not. A
-    /// shared entity has the limits of all values.
+    /// `None` without limits; `None` if they are not known, because the text of a cgroup is not.
     pub fn index_of(&self, key: &Key, field: Field) -> Option<Option<u32>> {
-        let found = match key {
-            Key::Default => self.limits.any_value(field),
-            key => self.limits.index_of(key)?,
-        };
+        let found = self.limits.index_at(key, field)?;
         Some(found.map(|at| at as u32))
     }
 

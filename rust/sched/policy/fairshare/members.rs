@@ -366,7 +366,7 @@ impl<I: Item> Members<I> {
         now: u64,
     ) -> Option<ClassId> {
         let PathStep { key, level, leaf } = step;
-        let weight = self.weight_of(&key, level, 0, now).unwrap_or(WEIGHT_ONE);
+        let weight = self.some_weight_of(&key, level, 0, now);
         let entity = Entity::new(self.weight_here(id, weight));
         self.table.make(id, place, now, || {
             let body = if leaf {
@@ -488,16 +488,24 @@ impl<I: Item> Members<I> {
     /// Returns the weight of a node of `level` with `key`, whose job has `size` according to its
     /// requests; `None` if it is not known.
     fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> Option<u32> {
-        let mut weight = self.update.weights.find(key)?;
+        let field = self.mode.levels().get(usize::from(level))?.field();
+        let mut weight = self.update.weights.find(key, field)?;
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
-        let level = self.mode.levels().get(usize::from(level));
-        let class = match (&self.update.limits, level) {
-            (Some(plan), Some(level)) => plan.class_of(key, level.field()),
-            _ => EntityClass::Normal,
+        let class = match &self.update.limits {
+            Some(plan) => plan.class_of(key, field),
+            None => EntityClass::Normal,
         };
         Some(class.weight(weight, WEIGHT_LIMIT))
+    }
+
+    /// Returns the weight as [`Self::weight_of`] does; of a cgroup whose text is not known, that of
+    /// all cgroups.
+    fn some_weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
+        let known = self.weight_of(key, level, size, now);
+        let weight = known.or_else(|| self.weight_of(&Key::Default, level, size, now));
+        weight.unwrap_or(WEIGHT_ONE)
     }
 
     /// Returns `weight` of the node `id` on this server, which is less if other servers serve the
@@ -517,8 +525,7 @@ impl<I: Item> Members<I> {
 
     /// Returns the weight of the node at index `idx` on all servers together.
     pub fn weight_everywhere(&self, node: &TreeNode<I>, now: u64) -> u32 {
-        let known = self.weight_of(&node.key, node.level, node.size, now);
-        known.unwrap_or(WEIGHT_ONE)
+        self.some_weight_of(&node.key, node.level, node.size, now)
     }
 
     /// Returns the size of the job `key`: the size reported by requests, else the counted size,

@@ -41,6 +41,7 @@ use super::{
 use crate::sched::{
     bucket::{clock, instant, nanoseconds, DEBT_MAX},
     item::{Cost, Item},
+    key::Key,
     leftist_heap::{HeapRoot, LeftistForest},
     mem::{grow, NoMemory},
     policy::{withheld_time::withheld, PartView},
@@ -250,11 +251,17 @@ impl<I: Item> Members<I> {
             return Some(None);
         };
         if node.limit.generation != plan.generation {
-            let level = self.mode.levels().get(usize::from(node.level));
-            let found = level.and_then(|level| plan.index_of(&node.key, level.field()));
-            // While the text of a cgroup is not known, its limits are looked up again. The index is
-            // of another plan.
-            node.limit.idx = found.flatten().unwrap_or(NONE);
+            let field = self
+                .mode
+                .levels()
+                .get(usize::from(node.level))
+                .map(|level| level.field());
+            let index_of = |key: &Key| plan.index_of(key, field?);
+            let found = index_of(&node.key);
+            // While the text of a cgroup is not known, it has the limits of all cgroups, and is
+            // looked up again. The index is of another plan.
+            let known = found.or_else(|| index_of(&Key::Default));
+            node.limit.idx = known.flatten().unwrap_or(NONE);
             node.limit.reserved = None;
             if found.is_some() {
                 node.limit.generation = plan.generation;

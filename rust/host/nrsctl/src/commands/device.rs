@@ -272,7 +272,7 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 let _ = writeln!(
                     io::stderr(),
                     "nrsctl: warning: {path} ({kind}) hides from {} whose requests are\n\
-                     nrsctl: see servers.md; nrsctl device above {path} --save",
+                     nrsctl: see servers.md; nrsctl device above {path} SERVICE --save",
                     disk.name,
                 );
             }

@@ -879,11 +879,32 @@ fn weights_of_cgroups() {
     let root = Root::loaded();
     root.file("sys/fs/cgroup/a/io.weight", "default 400\n8:0 200\n");
     root.file("sys/fs/cgroup/a/io.bfq.weight", "default 300\n");
-    root.file("sys/fs/cgroup/a/b/io.bfq.weight", "default 50\n");
+    root.file("sys/fs/cgroup/b.slice/io.bfq.weight", "default 50\n");
     root.file("sys/fs/cgroup/c/io.weight", "8:0 200\n");
     root.dir("sys/fs/cgroup/d");
     let live = root.live();
     let weight = |path: &str| live.cgroup_weight(path);
-    let found = ["/a", "/a/b", "/c", "/d", "/e"].map(weight);
+    let found = ["/a", "/b.slice", "/c", "/d", "/e"].map(weight);
     assert_eq!(found, [Some(400), Some(50), None, None, None]);
+    // Cgroups below one that is no slice may be delegated; paths may be too long.
+    let long = format!("b.slice/{}.slice", "x".repeat(200));
+    for path in [
+        "a/delegated",
+        "b.slice/x y",
+        "b.slice/p*",
+        &long,
+        &format!("{long}/{long}"),
+    ] {
+        root.file(&format!("sys/fs/cgroup/{path}/io.weight"), "default 9\n");
+    }
+    root.file("dev/nrs-control/san/nrs_fairshare_weights", "");
+    crate::cli::said(&live, "weight follow san --once").unwrap();
+    let set = root.read("dev/nrs-control/san/nrs_fairshare_weights");
+    assert_eq!(
+        set,
+        format!(
+            "cgroup:\"/b.slice/x y\":9 cgroup:*:100 cgroup:/a:400 cgroup:/b.slice:50 \
+             cgroup:/{long}:9 cgroup:\"\":100"
+        )
+    );
 }

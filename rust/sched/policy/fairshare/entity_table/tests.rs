@@ -294,7 +294,13 @@ fn weights_of_cgroups() {
         assert_eq!(found, path(named), "{text}");
         assert_eq!(all.of(&Key::Cgroup(found)), weight, "{text}");
     }
-    assert_eq!(all.of(&Key::Absent(Field::Cgroup)), 1);
+    let at = |key, field| all.find(&key, field).unwrap();
+    assert_eq!(at(Key::Absent(Field::Cgroup), Field::Cgroup), 1);
+    assert_eq!(at(Key::Default, Field::Cgroup), 9);
+    assert_eq!(at(Key::Default, Field::Uid), 1);
+    // A cgroup that stands for a user.
+    assert_eq!(at(Key::Cgroup(path("/b")), Field::Uid), 1);
+    assert_eq!(at(Key::Cgroup(path("/b")), Field::Cgroup), 3);
     let fewer = weights.apply("-cgroup:/system.slice/*").unwrap();
     let more = fewer.apply("uid:1:2").unwrap();
     assert_eq!(more.paths.as_slice().len(), 3);

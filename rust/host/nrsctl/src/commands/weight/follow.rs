@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
+use nrs_sched::attr::cgroup::PATH_MAX;
 use nrs_sched::attr::CgroupPath;
 use nrs_sched::glob;
 use nrs_sched::items::write_name;
@@ -22,6 +23,9 @@ const DEFAULT_WEIGHT: u32 = 100;
 /// Name of the weight of cgroups that are not listed.
 const UNLISTED: &str = "cgroup:*";
 
+/// Name of the weight of requests without a cgroup.
+const ABSENT: &str = "cgroup:\"\"";
+
 /// Arguments of `nrsctl weight follow`.
 #[derive(clap::Args, Debug)]
 pub struct FollowArgs {
@@ -35,11 +39,13 @@ pub struct FollowArgs {
     interval: Duration,
 }
 
-/// Keeps the weights of cgroups of a service as in `io.weight`, until a failure.
+/// Keeps the weights of cgroups of a service as in `io.weight`. A refused change, as when another
+/// command changes weights at the same time, is tried again after the interval.
 ///
 /// # Errors
 ///
-/// The failures of [`Kernel::get`] and [`Kernel::set`].
+/// - [`FailureKind::NotFound`]: the service does not exist.
+/// - With `--once`, the failures of [`Kernel::get`] and [`Kernel::set`].
 pub fn run(args: &FollowArgs, kernel: &dyn Kernel) -> Result {
     let mut is_offered = true;
     loop {
@@ -51,16 +57,19 @@ pub fn run(args: &FollowArgs, kernel: &dyn Kernel) -> Result {
             );
         }
         is_offered = found;
-        update(kernel, &args.service, &wanted)?;
-        if args.once {
-            return Ok(());
+        match update(kernel, &args.service, &wanted) {
+            done if args.once => return done,
+            Ok(()) => {}
+            Err(failure) if !kernel.services()?.contains(&args.service) => return Err(failure),
+            Err(failure) => writeln!(io::stderr(), "nrsctl: warning: {}", failure.message)?,
         }
         sleep(args.interval);
     }
 }
 
 /// Returns the wanted weights of cgroups, by name, and whether any cgroup has a file with a weight.
-/// A path that the module refuses is left out.
+/// Of the cgroups below one that is no slice, none is read: they may be delegated, and who has them
+/// would choose weights beside those of others. A path that the module refuses is left out.
 fn wanted(kernel: &dyn Kernel) -> (BTreeMap<String, u32>, bool) {
     let mut wanted = BTreeMap::from([(UNLISTED.into(), DEFAULT_WEIGHT)]);
     let mut is_offered = false;
@@ -71,13 +80,16 @@ fn wanted(kernel: &dyn Kernel) -> (BTreeMap<String, u32>, bool) {
             let weight = kernel.cgroup_weight(&path);
             is_offered |= weight.is_some();
             let bytes = path.as_bytes();
-            let is_valid = CgroupPath::parse(bytes).is_some() && !glob::is_pattern(bytes);
+            let is_short = bytes.len() <= PATH_MAX && CgroupPath::parse(bytes).is_some();
+            let is_valid = is_short && !glob::is_pattern(bytes);
             let weight = weight.filter(|weight| *weight != DEFAULT_WEIGHT && is_valid);
             let mut item = String::from("cgroup:");
             if let Some((weight, _)) = weight.zip(write_name(&mut item, bytes).ok()) {
                 wanted.insert(item, weight);
             }
-            paths.push(path);
+            if name.ends_with(".slice") {
+                paths.push(path);
+            }
         }
     }
     (wanted, is_offered)
@@ -103,7 +115,10 @@ fn update(kernel: &dyn Kernel, service: &str, wanted: &BTreeMap<String, u32>) ->
         let is_same = running.get(name.as_str()) == Some(&weight.as_str());
         (!is_same).then(|| format!("{name}{}{weight}", WEIGHTS.separator))
     });
-    let items: Vec<String> = gone.chain(changed).collect();
+    let has_absent = text.lines().any(|line| line.starts_with(ABSENT));
+    let absent = format!("{ABSENT}{}{DEFAULT_WEIGHT}", WEIGHTS.separator);
+    let absent = (!has_absent).then_some(absent);
+    let items: Vec<String> = gone.chain(changed).chain(absent).collect();
     match items.is_empty() {
         true => Ok(()),
         false => WEIGHTS.set(kernel, service, items.into_iter().map(Ok)),

@@ -224,7 +224,7 @@ impl<I: Item> State<I> {
     /// Returns the statistics of the node at index `idx`.
     fn row(&self, idx: u32) -> Option<NodeRow> {
         let node = self.shown(idx)?;
-        let level = self.members.mode.levels().get(usize::from(node.level));
+        let level = self.members.mode.level(node.level);
         let level = match level {
             Some(level) if idx != DEFAULT => level.name(),
             _ => "default",
@@ -661,7 +661,7 @@ impl<I: Item> Part<I> for State<I> {
 
     fn name_of(&self, id: u64) -> Option<(&'static str, Key)> {
         let node = self.reported_node(self.members.find(id)?)?;
-        let level = self.members.mode.levels().get(usize::from(node.level))?;
+        let level = self.members.mode.level(node.level)?;
         Some((level.name(), node.key))
     }
 

@@ -488,7 +488,7 @@ impl<I: Item> Members<I> {
     /// Returns the weight of a node of `level` with `key`, whose job has `size` according to its
     /// requests; `None` if it is not known.
     fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> Option<u32> {
-        let field = self.mode.levels().get(usize::from(level))?.field();
+        let field = self.mode.level(level)?.field();
         let mut weight = self.update.weights.find(key, field)?;
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));

@@ -164,6 +164,11 @@ impl Mode {
             .unwrap_or_default()
     }
 
+    /// Returns the level at depth `at`, 0 for the outermost.
+    pub fn level(&self, at: u8) -> Option<Level> {
+        self.levels().get(usize::from(at)).copied()
+    }
+
     /// Returns the number of levels, 1 to [`DEPTH_MAX`].
     pub const fn depth(&self) -> usize {
         self.depth as usize

@@ -251,12 +251,8 @@ impl<I: Item> Members<I> {
             return Some(None);
         };
         if node.limit.generation != plan.generation {
-            let field = self
-                .mode
-                .levels()
-                .get(usize::from(node.level))
-                .map(|level| level.field());
-            let index_of = |key: &Key| plan.index_of(key, field?);
+            let level = self.mode.level(node.level);
+            let index_of = |key: &Key| plan.index_of(key, level?.field());
             let found = index_of(&node.key);
             // While the text of a cgroup is not known, it has the limits of all cgroups, and is
             // looked up again. The index is of another plan.

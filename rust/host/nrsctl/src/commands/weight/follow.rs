@@ -7,8 +7,6 @@ use std::io::{self, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
-use nrs_sched::attr::cgroup::PATH_MAX;
-use nrs_sched::attr::CgroupPath;
 use nrs_sched::glob;
 use nrs_sched::items::write_name;
 
@@ -44,7 +42,7 @@ pub struct FollowArgs {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the service does not exist.
+/// - [`FailureKind::NotFound`](crate::failure::FailureKind): the service does not exist.
 /// - With `--once`, the failures of [`Kernel::get`] and [`Kernel::set`].
 pub fn run(args: &FollowArgs, kernel: &dyn Kernel) -> Result {
     let mut is_offered = true;
@@ -79,13 +77,14 @@ fn wanted(kernel: &dyn Kernel) -> (BTreeMap<String, u32>, bool) {
             let path = format!("{above}/{name}");
             let weight = kernel.cgroup_weight(&path);
             is_offered |= weight.is_some();
-            let bytes = path.as_bytes();
-            let is_short = bytes.len() <= PATH_MAX && CgroupPath::parse(bytes).is_some();
-            let is_valid = is_short && !glob::is_pattern(bytes);
-            let weight = weight.filter(|weight| *weight != DEFAULT_WEIGHT && is_valid);
-            let mut item = String::from("cgroup:");
-            if let Some((weight, _)) = weight.zip(write_name(&mut item, bytes).ok()) {
-                wanted.insert(item, weight);
+            if let Some(weight) = weight.filter(|weight| *weight != DEFAULT_WEIGHT) {
+                let mut name = String::from("cgroup:");
+                let is_written = write_name(&mut name, path.as_bytes()).is_ok();
+                let item = format!("{name}{}{weight}", WEIGHTS.separator);
+                let is_taken = is_written && (WEIGHTS.count)(&item).is_ok();
+                if is_taken && !glob::is_pattern(path.as_bytes()) {
+                    wanted.insert(name, weight);
+                }
             }
             if name.ends_with(".slice") {
                 paths.push(path);

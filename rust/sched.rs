@@ -75,6 +75,7 @@ pub mod agent;
 pub mod atomic;
 pub mod attr;
 pub mod bucket;
+pub mod capacity;
 pub mod class;
 pub mod control;
 pub mod cpus;

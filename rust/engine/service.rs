@@ -150,9 +150,15 @@ impl Service {
             overseer.clone(),
             agent.clone(),
         )?;
-        let tuner = Tuner::new(dispatch.clone(), partitions.clone(), clients.clone())?;
-        let timeouts = Timeouts::new(cpts)?;
         let settings = ServiceSettings::new(values).map_err(errno)?;
+        let capacity = settings.parameters().kept.capacity().cloned();
+        let tuner = Tuner::new(
+            dispatch.clone(),
+            partitions.clone(),
+            clients.clone(),
+            capacity,
+        )?;
+        let timeouts = Timeouts::new(cpts)?;
         let ticker = Ticker::new(worker, tuner, values.policies.upkeep().delta_ms)?;
         let service = Arc::pin_init(
             try_pin_init!(Self {

@@ -394,6 +394,12 @@ impl Target {
         self.limit() > before
     }
 
+    /// Returns the requests and bytes per second that the device serves at most, as last measured
+    /// with `auto` slots; 0 if unknown.
+    pub(crate) fn capacity(&self) -> [u64; 2] {
+        self.knee.lock().capacity()
+    }
+
     /// Returns the measured number of slots that keep the device busy, if slots are `auto`.
     pub(crate) fn found(&self) -> SearchState {
         match self.dispatch.slots() {

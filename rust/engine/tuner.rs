@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Determines the number of slots that keeps each target busy, while `slots` is `auto`
-//! ([`crate::sched::knee`]).
+//! Determines the number of slots that keeps each target busy, and what all targets serve at most,
+//! while `slots` is `auto` ([`crate::sched::knee`]).
 
 use kernel::{
     impl_has_work, new_work,
@@ -17,7 +17,7 @@ use super::{
     target_parameters::TargetParameters,
 };
 use crate::{
-    sched::{knee::Totals, slots::Slots},
+    sched::{capacity::Capacity, knee::Totals, mem::Shared, slots::Slots},
     sys::{misc, queue},
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Tuner {
     dispatch: Arc<TargetParameters>,
     partitions: Arc<Partitions>,
     clients: Arc<ClientList>,
+    /// Capacity of all targets, if a policy uses it.
+    capacity: Option<Shared<Capacity>>,
     #[pin]
     work: Work<Self>,
 }
@@ -41,12 +43,14 @@ impl Tuner {
         dispatch: Arc<TargetParameters>,
         partitions: Arc<Partitions>,
         clients: Arc<ClientList>,
+        capacity: Option<Shared<Capacity>>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 dispatch,
                 partitions,
                 clients,
+                capacity,
                 work <- new_work!("nrs_tuner"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -93,12 +97,19 @@ impl WorkItem for Tuner {
             return;
         }
         let totals = this.totals();
+        let mut capacity = [0; 2];
         for partitions in this.partitions.used() {
             let target = partitions.target();
             let totals = totals.get(usize::from(target.index()));
             if totals.is_some_and(|totals| target.tune(*totals)) {
                 partitions.pass_on(PendingSubmission::none());
             }
+            for (sum, rate) in capacity.iter_mut().zip(target.capacity()) {
+                *sum = rate.saturating_add(*sum);
+            }
+        }
+        if let Some(measured) = &this.capacity {
+            measured.set(capacity);
         }
     }
 }

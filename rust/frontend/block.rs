@@ -17,7 +17,7 @@ use crate::{
         arrival::Arrival, client::Client, registry::Attachment, service::Service, target::Target,
     },
     sched::{
-        attr::{cgroup::CgroupOwner, Attrs, CgroupPath, Id, Opcode, Priority, Stream},
+        attr::{cgroup::CgroupOwner, Attrs, CgroupPath, Id, IoPriority, Opcode, Priority, Stream},
         item::{Cost, Item},
         jobid::{JobId, Source, Template},
         nid::{Net, Nid},
@@ -119,6 +119,7 @@ impl ClientNaming {
 /// Operation and range of a request, and permissions for its treatment.
 pub(crate) struct RequestTraits {
     opcode: Opcode,
+    io_priority: IoPriority,
     priority: Priority,
     /// First byte, counted from the start of the device.
     offset: u64,
@@ -237,6 +238,7 @@ impl BlockClient {
         };
         RequestTraits {
             opcode,
+            io_priority: bio.io_priority(),
             priority,
             offset,
             bytes,
@@ -399,6 +401,7 @@ impl BlockClient {
             cgroup,
             owner,
             opcode: traits.opcode,
+            io_priority: traits.io_priority,
             client: self.client().serial(),
             target: self.target().number(),
             stream: (naming.stream).of(traits.stream.number(), || whose.cgroup),
@@ -461,9 +464,10 @@ impl BlockClient {
             u64::from(uid) << 32 | u64::from(gid),
             comm as u64,
             (comm >> 64) as u64,
-            // Numbers of operations are below 2048.
+            // Numbers of operations of block devices are below 32.
             detail << 13
                 | u64::from(mapped.is_some()) << 12
+                | u64::from(traits.io_priority.number()) << 6
                 | u64::from(traits.opcode.number()) << 1
                 | u64::from(owner.is_none()),
         ]

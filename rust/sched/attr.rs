@@ -3,6 +3,7 @@
 //! Attributes of a request.
 
 pub mod cgroup;
+mod io_priority;
 mod opcode;
 mod stream;
 
@@ -12,6 +13,7 @@ use crate::sched::{jobid::JobId, nid::Nid};
 pub const SIZE_MAX: u32 = 4096;
 
 pub use cgroup::CgroupPath;
+pub use io_priority::{IoClass, IoPriority};
 pub use opcode::Opcode;
 pub use stream::Stream;
 
@@ -73,6 +75,8 @@ pub struct Attrs {
     pub owner: CgroupPath,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
+    /// I/O priority, or [`IoPriority::NONE`].
+    pub io_priority: IoPriority,
     /// Number of the front end's client in its service; 0: unknown.
     pub client: u32,
     /// Backing device, `major << 20 | minor`, or target of a distributed server as numbered by a
@@ -104,6 +108,7 @@ impl Attrs {
         cgroup: CgroupPath::ABSENT,
         owner: CgroupPath::ABSENT,
         opcode: Opcode::OST_READ,
+        io_priority: IoPriority::NONE,
         client: 0,
         target: 0,
         stream: 0,

@@ -5,7 +5,7 @@
 use crate::sched::{
     attr::cgroup::{PathBuf, PATH_MAX},
     error::{Code, Error, Result},
-    key::escape,
+    key::{escape, Field},
 };
 use core::fmt::{self, Write};
 
@@ -36,6 +36,27 @@ pub fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
     let (item, rest) = rest.split_at_checked(end)?;
     *text = rest;
     (!item.is_empty()).then_some(item)
+}
+
+/// Returns the text before the next `&` that separates names, and advances `text` past the `&`;
+/// `None` at the end. A `&` in quotes, or without a field and a colon behind it, is part of a name.
+pub fn next_name<'a>(text: &mut Option<&'a str>) -> Option<&'a str> {
+    let rest = text.take()?;
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in rest.bytes().enumerate() {
+        if !quoted && byte == b'&' {
+            let (name, behind) = rest.split_at_checked(at)?;
+            let behind = behind.strip_prefix('&');
+            let field = behind.and_then(|behind| behind.split_once(':'));
+            if field.is_some_and(|(field, _)| Field::parse(field).is_some()) {
+                *text = behind;
+                return Some(name);
+            }
+        }
+        quoted ^= byte == b'"' && !escaped;
+        escaped = quoted && byte == b'\\' && !escaped;
+    }
+    Some(rest)
 }
 
 impl NameText {
@@ -139,7 +160,7 @@ pub fn check<T>(changed: Result<T>) -> Result {
 
 /// Writes a name or a pattern, in quotes if it needs them.
 pub fn write_name(out: &mut dyn Write, bytes: &[u8]) -> fmt::Result {
-    let plain = |&byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
+    let plain = |&byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b'&');
     let quoted = bytes.is_empty() || !bytes.iter().all(plain);
     if quoted {
         out.write_char('"')?;

@@ -3,7 +3,7 @@
 //! Keys of classes: the value of one attribute of a request.
 
 use crate::sched::{
-    attr::{Attrs, CgroupPath, Id, Opcode},
+    attr::{Attrs, CgroupPath, Id, IoPriority, Opcode},
     jobid::JobId,
     nid::{Address, Nid},
     rng::avalanche,
@@ -30,11 +30,13 @@ pub enum Field {
     Nodemap,
     /// Cgroup.
     Cgroup,
+    /// I/O priority.
+    IoPriority,
 }
 
 impl Field {
     /// All fields, in display order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Nid,
         Self::Jobid,
         Self::Uid,
@@ -43,6 +45,7 @@ impl Field {
         Self::Nodemap,
         Self::Cgroup,
         Self::Opcode,
+        Self::IoPriority,
     ];
 
     /// Returns the name of the field.
@@ -56,6 +59,7 @@ impl Field {
             Self::Opcode => "opcode",
             Self::Nodemap => "nodemap",
             Self::Cgroup => "cgroup",
+            Self::IoPriority => "ioprio",
         }
     }
 
@@ -90,6 +94,8 @@ pub enum Key {
     Nodemap(u32),
     /// Cgroup.
     Cgroup(CgroupPath),
+    /// I/O priority.
+    IoPriority(IoPriority),
 }
 
 impl Key {
@@ -107,6 +113,8 @@ impl Key {
             Field::Opcode => Some(Self::Opcode(attrs.opcode)),
             Field::Nodemap => attrs.nodemap.get().map(Self::Nodemap),
             Field::Cgroup => attrs.cgroup.get().map(Self::Cgroup),
+            Field::IoPriority if attrs.io_priority == IoPriority::NONE => None,
+            Field::IoPriority => Some(Self::IoPriority(attrs.io_priority)),
         };
         let stand_in = || match field {
             Field::Uid | Field::Gid | Field::Jobid => attrs.owner.get().map(Self::Cgroup),
@@ -128,6 +136,7 @@ impl Key {
             Self::Opcode(_) => Some(Field::Opcode),
             Self::Nodemap(_) => Some(Field::Nodemap),
             Self::Cgroup(_) => Some(Field::Cgroup),
+            Self::IoPriority(_) => Some(Field::IoPriority),
         }
     }
 }
@@ -151,6 +160,7 @@ impl fmt::Display for Key {
             }
             Self::Nid(nid) => write!(f, ":{nid}"),
             Self::Opcode(opcode) => write!(f, ":{opcode}"),
+            Self::IoPriority(priority) => write!(f, ":{priority}"),
         }
     }
 }
@@ -266,6 +276,7 @@ impl Hashed for Key {
             Self::Opcode(opcode) => word(7, u64::from(opcode.number())),
             Self::Nodemap(id) => word(8, u64::from(*id)),
             Self::Cgroup(path) => word(10, path.number()),
+            Self::IoPriority(priority) => word(11, u64::from(priority.number())),
         }
     }
 }
@@ -292,7 +303,9 @@ impl Hashed for Subject {
         let mut state = hasher.word(9);
         state = hasher.mix(state, pair(raw(self.uid), raw(self.gid)));
         state = hasher.mix(state, pair(raw(self.projid), raw(self.nodemap)));
-        let kinds = (u64::from(self.opcode.number()) << 1) | u64::from(self.nid.is_some());
+        let priority = u64::from(self.io_priority.number()) << 33;
+        let kinds =
+            priority | (u64::from(self.opcode.number()) << 1) | u64::from(self.nid.is_some());
         state = hasher.mix(hasher.mix(state, self.cgroup.number()), kinds);
         if let Some(nid) = &self.nid {
             state = hasher.mix_nid(state, nid);
@@ -351,6 +364,7 @@ mod tests {
             zero.nodemap = Id::new(0);
             zero.cgroup = CgroupPath::from_number(1);
             zero.opcode = Opcode::OST_REPLY;
+            zero.io_priority = IoPriority::from_kernel(1 << 13);
             zero.jobid = JobId::new(b"0");
             zero.nid = Nid::parse("0@lo").ok();
             let zero = Key::of(field, &zero);
@@ -370,6 +384,10 @@ mod tests {
             (Key::Nodemap(3), "nodemap:3"),
             (Key::Opcode(Opcode::OST_READ), "opcode:ost_read"),
             (Key::Opcode(Opcode::new(5000)), "opcode:5000"),
+            (
+                Key::IoPriority(IoPriority::from_kernel(2 << 13)),
+                "ioprio:be-0",
+            ),
             (
                 Key::Nid(Nid::parse("10.0.0.1@tcp").unwrap()),
                 "nid:10.0.0.1@tcp",
@@ -436,6 +454,10 @@ mod tests {
                 },
                 Subject {
                     opcode: Opcode::new(number),
+                    ..none
+                },
+                Subject {
+                    io_priority: IoPriority::from_kernel((number % 7 + 1) as u16 | (1 << 13)),
                     ..none
                 },
             ]);

@@ -306,6 +306,8 @@ pub struct Knee {
     ups: u32,
     /// Number of trials up before the following one down; 0: the search has not finished.
     next_ups: u32,
+    /// Requests and bytes per second of the last search that finished; 0: none has.
+    measured: [u64; 2],
 }
 
 impl Knee {
@@ -328,6 +330,7 @@ impl Knee {
             tried: 0,
             ups: 0,
             next_ups: 0,
+            measured: [0; 2],
         }
     }
 
@@ -347,19 +350,30 @@ impl Knee {
 
     /// Returns the state of the search; the search is inactive unless `waits`: requests are queued.
     pub fn found(&self, waits: bool) -> SearchState {
-        let rate = |sums: &RateSums, unit: u64| {
-            per(sums.sum, self.standard.count).saturating_mul(unit) / UNIT
-        };
-        let (requests, bytes) = match (self.is_over(), &self.standard.rates, &self.units) {
-            (true, [a, b, _], [ended, bytes, _]) => (rate(a, *ended), rate(b, *bytes)),
-            _ => (0, 0),
-        };
+        let [requests, bytes] = self.rates().unwrap_or_default();
         SearchState {
             slots: self.good,
             searching: waits && self.is_searching(),
             requests,
-            bytes: bytes.saturating_sub(requests.saturating_mul(EXTRA)),
+            bytes,
         }
+    }
+
+    /// Returns the requests and bytes per second that the device serves at most, as last measured;
+    /// 0 before the first search has finished.
+    pub fn capacity(&self) -> [u64; 2] {
+        self.rates().unwrap_or(self.measured)
+    }
+
+    /// Returns the standard, requests and bytes per second, if a search has finished.
+    fn rates(&self) -> Option<[u64; 2]> {
+        let ([requests, bytes, _], [ended, total, _]) = (&self.standard.rates, &self.units);
+        let rate = |sums: &RateSums, unit: u64| {
+            per(sums.sum, self.standard.count).saturating_mul(unit) / UNIT
+        };
+        let (requests, bytes) = (rate(requests, *ended), rate(bytes, *total));
+        let bytes = bytes.saturating_sub(requests.saturating_mul(EXTRA));
+        self.is_over().then_some([requests, bytes])
     }
 
     /// Returns true if a search has finished.
@@ -441,6 +455,7 @@ impl Knee {
 
     /// Restarts the search.
     fn start(&mut self) {
+        self.measured = self.capacity();
         self.ups = 0;
         self.next_ups = 0;
         self.units = [0; 3];

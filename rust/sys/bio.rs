@@ -5,7 +5,11 @@
 use kernel::bindings;
 
 use super::raw;
-use crate::sched::{item::ByteRange, priority_sources::PrioritySources};
+use crate::sched::{
+    attr::{IoClass, IoPriority},
+    item::ByteRange,
+    priority_sources::PrioritySources,
+};
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
@@ -130,9 +134,12 @@ impl<'a> BioView<'a> {
 
     /// Returns true if the I/O priority of the bio is of the real-time class.
     pub(crate) fn is_realtime(self) -> bool {
-        const CLASS_SHIFT: u32 = 13;
-        const CLASS_RT: u32 = 1;
-        u32::from(self.0.bi_ioprio) >> CLASS_SHIFT == CLASS_RT
+        self.io_priority().class() == Some(IoClass::Realtime)
+    }
+
+    /// Returns the I/O priority of the bio: what its submitter set, else that of the task.
+    pub(crate) fn io_priority(self) -> IoPriority {
+        IoPriority::from_kernel(self.0.bi_ioprio)
     }
 
     /// Returns the reasons for which the bio may have high priority.

@@ -386,6 +386,70 @@ both() {
 	rates 1 80 100 80
 }
 
+# Verifies limits of reads and writes apart: neither waits for the other, and the rest of the user
+# takes what they leave.
+apart() {
+	setup 33333 uid_then_opcode_fair
+	local name
+	for name in a b c; do sharer $name /dev/nb0 svc; done
+	begin a 1001
+	begin b 1001 --rw=randwrite
+	begin c 1002
+	backlogged 4 4 4
+	limit 'uid:1001&opcode:ost_write:max=20'
+	sleep 0.5
+	rates 2 100 20 120
+	limit 'clear uid:*&opcode:ost_read:max=40'
+	sleep 0.5
+	rates 2 40 160 40
+}
+
+# Verifies shares by the I/O priorities of processes: within a user, and of all users.
+priorities() {
+	setup 33333 uid_then_ioprio_fair
+	local name
+	for name in a b c; do sharer $name /dev/nb0 svc; done
+	begin a 1001 --prio=0
+	begin b 1001 --prioclass=3
+	begin c 1002
+	backlogged 4 4 4
+	rates 2 120 0 120
+	[ "${got[1]}" -lt 10 ] || fail "idle: ${got[1]}"
+	grep -q 'uid:1001/ioprio:idle' "$(at svc nrs_fairshare_stats)"
+	policy svc 'fairshare ioprio_then_uid_fair'
+	sleep 0.5
+	rates 2 160 0 80
+	limit 'ioprio:be-0:class=idle ioprio:idle:class=normal'
+	weigh ioprio:idle:4
+	sleep 0.5
+	rates 2 0 120 120
+}
+
+# Verifies maximums in percent of the capacity that slots=auto measures: 800 requests/s.
+percent() {
+	module
+	slow_lower nb0 10000000 size=1024
+	mkdir /sys/kernel/config/nrs/{below,svc}
+	client disk /dev/nb0 below
+	echo 8 >/sys/kernel/config/nrs/below/slots
+	policy svc 'fairshare uid_fair'
+	echo auto >/sys/kernel/config/nrs/svc/slots
+	limit uid:1001:max=20%
+	client a /dev/mapper/disk svc
+	client b /dev/mapper/disk svc
+	begin a 1001
+	begin b 1002
+	wait_for 20 'grep -q "knee_rate: [1-9]" "$(at svc clients)"' ||
+		fail "$(cat "$(at svc clients)")"
+	sleep 0.5
+	rates 5 160 640
+	# Requests that limits throttle do not count in the search, so the capacity stays as it is.
+	limit 'clear uid:*:max=40%'
+	sleep 0.5
+	rates 5 320 320
+	grep -q "limits_full: 0" "$(at svc nrs_policies)"
+}
+
 # Verifies a minimum of a user whose share is 1/31, and classes of importance.
 minimum() {
 	users 33333 uid_fair 1001:70 1002:70
@@ -452,6 +516,9 @@ followed() {
 
 try 60 "fairshare: maximums of a user and a group within 2 %, the rest by weight" limited
 long try 60 "fairshare: requests and bytes at once, for each user" both
+try 60 "fairshare: limits of reads and writes apart, within 2 %" apart
+try 60 "fairshare: shares by I/O priority, in a user and of all, within 2 %" priorities
+dm_only try 60 "fairshare: maximums in percent of the measured capacity, within 5 %" percent
 try 60 "fairshare: a minimum within 2 %; class idle gets what is left" minimum
 long try 60 "fairshare: a burst" spent
 try 60 "fairshare: weights of cgroups from io.weight, 4 : 1 within 2 %" followed

@@ -161,7 +161,7 @@ pub struct SlotPool {
     /// Index of the lender plus one; 0: none.
     lender: AtomicWord,
     waiting: PartitionSet,
-    /// 1 if all partitions were idle at some time since the last call of
+    /// 1 if no partition was ready at some time since the last call of
     /// [`SlotPool::was_always_contended`].
     uncontended_seen: Hint,
     ready: PartitionSet,
@@ -377,8 +377,8 @@ impl SlotPool {
         self.waiting.members() == 0
     }
 
-    /// Returns true if some partition was backlogged at all times since the last call. Called by
-    /// one task.
+    /// Returns true if some partition was ready at all times since the last call: while all queued
+    /// requests are throttled, their limits determine the rate of the device. Called by one task.
     pub fn was_always_contended(&self) -> bool {
         let was_uncontended = self.is_uncontended() || self.uncontended_seen.get() != 0;
         self.uncontended_seen.set(0);
@@ -405,7 +405,8 @@ impl SlotPool {
         if new.waiting && !old.waiting {
             self.flush_caches();
         }
-        if old.waiting && self.is_uncontended() {
+        let is_throttled = old.ready && !new.ready && (self.alone || self.ready.members() == 0);
+        if is_throttled || old.waiting && self.is_uncontended() {
             self.uncontended_seen.set(1);
         }
     }
@@ -580,6 +581,33 @@ mod tests {
             pool.mark(index, old, idle);
         }
         assert!(pool.is_uncontended());
+    }
+
+    /// Verifies that a pool counts as contended while a partition is ready, and not while all that
+    /// are backlogged are throttled.
+    #[test]
+    fn throttled_partitions_do_not_contend() {
+        let mark = |waiting, ready| PartitionMark {
+            waiting,
+            ready,
+            urgent: false,
+        };
+        let (idle, throttled, ready) = (mark(false, false), mark(true, false), mark(true, true));
+        for partitions in [1, 2] {
+            let pool = SlotPool::new(partitions, 2);
+            assert!(!pool.was_always_contended());
+            pool.mark(0, idle, ready);
+            assert!(pool.was_always_contended());
+            if partitions > 1 {
+                pool.mark(1, idle, ready);
+                pool.mark(1, ready, throttled);
+                assert!(pool.was_always_contended());
+            }
+            pool.mark(0, ready, throttled);
+            pool.mark(0, throttled, ready);
+            assert!(!pool.was_always_contended());
+            assert!(pool.was_always_contended() && !pool.is_uncontended());
+        }
     }
 
     /// Checks that slots are taken through slot caches of at most four, and that `used` does not

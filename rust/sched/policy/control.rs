@@ -20,6 +20,7 @@ use super::{
 use crate::sched::{
     agent::{FactorPairs, Lease},
     attr::Priority,
+    capacity::Capacity,
     error::{Code, Error, Result},
     item::Item,
     mem::{NoMemory, Shared},
@@ -173,6 +174,11 @@ pub trait Keep<C: Configuration>: Clone {
         _lease: &Shared<Lease>,
     ) -> core::result::Result<(), NoMemory> {
         Ok(())
+    }
+
+    /// Returns the capacity that the service measures for the policy.
+    fn capacity(&self) -> Option<&Shared<Capacity>> {
+        None
     }
 
     /// Returns the lease of the factors, if factors are set.
@@ -624,6 +630,12 @@ macro_rules! controls {
                     }
                 })+
                 Ok(())
+            }
+
+            /// Returns the capacity that a policy uses; see [`Keep::capacity`].
+            pub fn capacity(&self) -> Option<&Shared<$crate::sched::capacity::Capacity>> {
+                let all = [$($(#[$only])? Keep::<$module::Config>::capacity(&self.$module)),+];
+                all.into_iter().flatten().next()
             }
 
             /// Returns the lease of the policy that has factors; see [`Keep::lease`].

@@ -71,6 +71,7 @@ use node::{Leaf, PathId, TreeNode};
 use params::CostModel;
 use select::Selector;
 use stats::NodeRow;
+use throttle::Claim;
 
 pub use crate::sched::policy::Nothing as Overseer;
 pub use config::{Config, Shared, Update};
@@ -103,6 +104,8 @@ pub struct State<I: Item> {
     selector: Selector,
     /// Leaf dispatched in a row, with locality.
     slice: LocalitySlice,
+    /// Tokens of the request that is being dispatched, with limits.
+    claim: Claim,
     opp_threshold: u32,
     queued: u32,
     rng: Rng,
@@ -140,6 +143,7 @@ impl<I: Item> State<I> {
             members,
             selector,
             slice: LocalitySlice::new(config.slice_pages()),
+            claim: Claim::NONE,
             opp_threshold,
             queued: 0,
             rng,
@@ -379,7 +383,7 @@ impl<I: Item> Part<I> for State<I> {
                 .step(&mut self.members, idx, RequestStep::Skip, next);
         }
         if self.members.is_limited && next.is_none() {
-            self.drop_empty(idx);
+            self.drop_empty(idx, now);
         }
         if idle {
             self.members.table.idle(idx, now);
@@ -476,7 +480,7 @@ impl<I: Item> Part<I> for State<I> {
             if way != BypassReason::Opportunity {
                 // The growth of a request is no further request.
                 let is_piece = cost.is_piece || way == BypassReason::Merged;
-                self.force_tokens(class.idx(), Cost { is_piece, ..cost }, now);
+                self.force_tokens(class.idx(), Cost { is_piece, ..cost }, now, false);
             } else if !self.pass_within_limits(class.idx(), cost, now) {
                 return BypassOutcome::Refused;
             }

@@ -5,7 +5,7 @@
 use crate::sched::{
     attr::{
         cgroup::{self, PATH_MAX},
-        CgroupPath, Opcode,
+        CgroupPath, IoPriority, Opcode,
     },
     error::Code,
     glob,
@@ -140,6 +140,12 @@ impl ConditionValue {
             Field::Opcode => Opcode::parse(text)
                 .map(|opcode| Self::Number(opcode.number()))
                 .ok_or(RuleError::invalid(at, "an operation, such as ost_read")),
+            Field::IoPriority => IoPriority::parse(text)
+                .map(|priority| Self::Number(priority.number().into()))
+                .ok_or(RuleError::invalid(
+                    at,
+                    "rt-0 to rt-7, be-0 to be-7, or idle",
+                )),
             Field::Jobid => {
                 let bytes = text.as_bytes();
                 if glob::least(bytes) > JOBID_MAX {

@@ -142,12 +142,13 @@ struct Index {
 }
 
 /// Fields with numeric values.
-const NUMBERS: [Field; 5] = [
+const NUMBERS: [Field; 6] = [
     Field::Uid,
     Field::Gid,
     Field::Projid,
     Field::Nodemap,
     Field::Opcode,
+    Field::IoPriority,
 ];
 
 /// Returns field and number as one word.
@@ -437,7 +438,7 @@ impl RuleSet {
     /// the text `path`.
     fn look_up(&self, subject: &Subject, path: &[u8], work: &mut u32) -> Option<u32> {
         let index = &self.index;
-        let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
+        let [uid, gid, projid, nodemap, opcode, priority] = NUMBERS.map(|field| {
             let key = number_key(field, subject.number(field));
             index.numbers.get(&key)
         });
@@ -445,7 +446,9 @@ impl RuleSet {
         let nids = nid.map_or(&[][..], |nid| index.nids.get(nid));
         let jobs = index.jobs.get(&subject.jobid);
         let cgroup = index.cgroups.exact.get(&subject.cgroup);
-        let mut lists = [uid, gid, projid, nodemap, cgroup, opcode, nids, jobs];
+        let mut lists = [
+            uid, gid, projid, nodemap, cgroup, opcode, priority, nids, jobs,
+        ];
         let matching = &(subject, path);
         let mut best = self.first_of(&mut lists, matching, work);
 
@@ -472,7 +475,7 @@ impl RuleSet {
     /// Returns the first ordinal in `lists` whose conjunction holds, and its rule.
     fn first_of(
         &self,
-        lists: &mut [&[u32]; 8],
+        lists: &mut [&[u32]; 9],
         matching: &(&Subject, &[u8]),
         work: &mut u32,
     ) -> Option<(u32, u32)> {

@@ -3,7 +3,7 @@
 //! Subjects: the fields of a request that a policy uses, and sets of fields.
 
 use crate::sched::{
-    attr::{Attrs, CgroupPath, Id, Opcode},
+    attr::{Attrs, CgroupPath, Id, IoPriority, Opcode},
     error::{Error, Result},
     jobid::JobId,
     key::{Field, Key},
@@ -13,19 +13,19 @@ use core::fmt::{self, Write};
 
 /// Set of [`Field`]s: the type of a policy that classifies by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fields(u8);
+pub struct Fields(u16);
 
 impl Fields {
     /// No field.
     pub const NONE: Self = Self(0);
 
     /// All fields.
-    pub const ALL: Self = Self(0xff);
+    pub const ALL: Self = Self(0x1ff);
 
     /// Generic type: Lustre's fields.
     pub const GENERIC: Self = Self(0x7f);
 
-    const fn bit(field: Field) -> u8 {
+    const fn bit(field: Field) -> u16 {
         match field {
             Field::Nid => 1,
             Field::Jobid => 2,
@@ -35,6 +35,7 @@ impl Fields {
             Field::Nodemap => 32,
             Field::Opcode => 64,
             Field::Cgroup => 128,
+            Field::IoPriority => 256,
         }
     }
 
@@ -78,7 +79,7 @@ impl Fields {
         text.split('+').try_fold(Self::NONE, |fields, name| {
             let field = Field::parse(name).ok_or(Error::invalid(
                 "expected fields joined by '+': \
-                 nid, jobid, uid, gid, projid, nodemap, cgroup, opcode",
+                 nid, jobid, uid, gid, projid, nodemap, cgroup, opcode, ioprio",
             ))?;
             Ok(fields.with(field))
         })
@@ -109,6 +110,8 @@ pub struct Subject {
     pub jobid: JobId,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
+    /// I/O priority, or [`IoPriority::NONE`].
+    pub io_priority: IoPriority,
     /// User id.
     pub uid: Id,
     /// Group id.
@@ -127,6 +130,7 @@ impl Subject {
         nid: None,
         jobid: JobId::ABSENT,
         opcode: Opcode::NONE,
+        io_priority: IoPriority::NONE,
         uid: Id::ABSENT,
         gid: Id::ABSENT,
         projid: Id::ABSENT,
@@ -160,6 +164,11 @@ impl Subject {
             } else {
                 Opcode::NONE
             },
+            io_priority: if fields.has(Field::IoPriority) {
+                attrs.io_priority
+            } else {
+                IoPriority::NONE
+            },
             uid: id(Field::Uid, attrs.uid),
             gid: id(Field::Gid, attrs.gid),
             projid: id(Field::Projid, attrs.projid),
@@ -173,7 +182,7 @@ impl Subject {
     }
 
     /// Returns the value of a numeric field, 0xffffffff if absent; returns 0 for other fields.
-    pub const fn number(&self, field: Field) -> u32 {
+    pub fn number(&self, field: Field) -> u32 {
         const fn raw(id: Id) -> u32 {
             match id.get() {
                 Some(id) => id,
@@ -186,6 +195,8 @@ impl Subject {
             Field::Projid => raw(self.projid),
             Field::Nodemap => raw(self.nodemap),
             Field::Opcode => self.opcode.number(),
+            Field::IoPriority if self.io_priority == IoPriority::NONE => u32::MAX,
+            Field::IoPriority => self.io_priority.number().into(),
             Field::Nid | Field::Jobid | Field::Cgroup => 0,
         }
     }
@@ -222,6 +233,10 @@ impl fmt::Display for Subject {
         }
         if self.opcode != Opcode::NONE {
             write!(f, "{gap}opcode:{}", self.opcode)?;
+            gap = " ";
+        }
+        if self.io_priority != IoPriority::NONE {
+            write!(f, "{gap}ioprio:{}", self.io_priority)?;
         } else if gap.is_empty() {
             f.write_str("absent")?;
         }
@@ -258,6 +273,7 @@ mod tests {
 
     const ATTRS: Attrs = Attrs {
         opcode: Opcode::OST_WRITE,
+        io_priority: IoPriority::from_kernel(2 << 13),
         uid: Id::new(1),
         gid: Id::new(2),
         projid: Id::new(3),
@@ -315,7 +331,7 @@ mod tests {
         assert_eq!(
             all.to_string(),
             "nid:10.0.0.1@tcp jobid:dd_0 uid:1 gid:2 projid:3 nodemap:4 cgroup:#0000000000000005 \
-             opcode:ost_write"
+             opcode:ost_write ioprio:be-0"
         );
         for field in Field::ALL {
             let one = Subject::of(&attrs, Fields::only(field));

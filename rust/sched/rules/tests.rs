@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::sched::{
-    attr::{CgroupPath, Id, Opcode},
+    attr::{CgroupPath, Id, IoPriority, Opcode},
     error::Code::{Busy, Exists, Invalid, NameTooLong, NoEntry, NoSpace, Permission},
     jobid::JobId,
     key::Field,
@@ -54,6 +54,7 @@ fn subject(text: &str) -> Subject {
             Field::Nid => subject.nid = Some(Nid::parse(value).unwrap()),
             Field::Jobid => subject.jobid = JobId::new(value.as_bytes()),
             Field::Opcode => subject.opcode = Opcode::parse(value).unwrap(),
+            Field::IoPriority => subject.io_priority = IoPriority::parse(value).unwrap(),
             Field::Uid => subject.uid = id(),
             Field::Gid => subject.gid = id(),
             Field::Projid => subject.projid = id(),

@@ -106,11 +106,13 @@ targets! {
     timeouts 10_000 512 "100 5000 600000 4294967295 3600 0 1";
     weights 3_000 512 "
         uid: gid: projid: nodemap: cgroup: nid:10.0.0.1@tcp: nid:fe80::1@o2ib: jobid: jobid:\" \":
-        \\x2a \\\" :10000 :1 -uid: -jobid: clear 4294967295 * ? uid_fair weight=
+        \\x2a \\\" :10000 :1 -uid: -jobid: clear 4294967295 * ? uid_fair weight= &
+        opcode:ost_write ioprio:be-4 ioprio:idle
         size_then_uid_fair";
     wire 6_000 1_024 "";
     words 40_000 256 "
-        gid uid jobid projid nid nodemap cgroup size opcode _then_ _fair + generic realtime meta
+        gid uid jobid projid nid nodemap cgroup size opcode ioprio be-4 rt-0 idle _then_ _fair +
+        generic realtime meta
         prio none ost_read ost_write mds_ ldlm_ B/s MB/s GiB/s KiB iops 1TiB/s 1024GiB/s
         1099511627776 10000000 100% 8:16 4095:1048575 mover classes first_come fair_share low_share
         reserve_ capacity";

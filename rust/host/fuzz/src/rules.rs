@@ -4,7 +4,7 @@
 //! a refusal names a column of the text. The tests of nrs-sched include this file.
 
 use nrs_sched::{
-    attr::{CgroupPath, Id, Opcode},
+    attr::{CgroupPath, Id, IoPriority, Opcode},
     jobid::JobId,
     nid::Nid,
     rules::{Fields, Name, Rate, RuleCommand, RuleList, RuleSet, Subject, Unit},
@@ -12,7 +12,7 @@ use nrs_sched::{
 
 /// Types of policies, selected by the first byte.
 const TYPES: &str = "generic nid jobid opcode uid gid+uid jobid+opcode nid+jobid+opcode projid \
-                     nodemap cgroup+uid";
+                     nodemap cgroup+uid ioprio+uid";
 
 /// Maximum number of rules of a rule list.
 const RULES_MAX: u32 = 20;
@@ -36,6 +36,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
         nid: nids.get(i % 5).and_then(|nid| Nid::parse(nid).ok()),
         jobid: JobId::new(jobs[i % 4].as_bytes()),
         opcode: opcodes[i % 3],
+        io_priority: IoPriority::from_kernel((i as u16 % 4) << 13),
         uid: Id::new(i as u32 % 3),
         gid: Id::new(i as u32 % 2),
         projid: if i % 2 == 0 { Id::ABSENT } else { Id::new(1) },

@@ -5,6 +5,7 @@
 use crate::{
     arena::{feed, hand_gates, lone_part, walk},
     attr::{Attrs, Id},
+    capacity::Capacity,
     class::ClassId,
     item::{ByteRange, Cost, Direction, Fifo, Item, Place},
     jobid::JobId,
@@ -140,7 +141,9 @@ impl Case {
                 let text = format!("uid:*:max={}", rate(classes));
                 let limits = Shared::new(Limits::new().apply(&text).expect("valid"));
                 let limits = limits.expect("memory");
-                let plan = LimitPlan::new(limits, None, classes as usize).expect("memory");
+                let capacity = Shared::new(Capacity::new()).expect("memory");
+                let plan = LimitPlan::new(limits, None, classes as usize, &capacity);
+                let plan = plan.expect("memory");
                 let plan = Shared::new(plan).expect("memory");
                 let weights = Shared::new(Weights::new()).expect("memory");
                 let update = fairshare::Update::new(weights, &config.tunables);

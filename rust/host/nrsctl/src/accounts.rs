@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nrs_sched::items::next_item;
+use nrs_sched::items::{next_item, next_name};
 
 use crate::failure::{Failure, FailureKind, Result};
 use crate::stats::Entity;
@@ -321,21 +321,27 @@ fn conditions(text: &str) -> Vec<Span> {
     found
 }
 
-/// Returns the values of `uid:VALUE:WEIGHT` and `-uid:VALUE`, and of `gid`.
+/// Returns the values of `uid:VALUE:WEIGHT` and `-uid:VALUE`, and of `gid`, also of pairs.
 fn weights(text: &str) -> Vec<Span> {
-    let values = items(text).filter_map(|item| {
+    let mut found = Vec::new();
+    for item in items(text) {
         let (removes, item) = match item.strip_prefix('-') {
             Some(item) => (true, item),
             None => (false, item),
         };
-        let (field, value) = item.split_once(':')?;
-        let value = match value.rsplit_once(':') {
-            Some((value, _)) if !removes => value,
-            _ => value,
-        };
-        Some((place(text, value), Database::of(field)?))
-    });
-    values.collect()
+        let mut names = Some(item);
+        while let Some(name) = next_name(&mut names) {
+            let Some((field, value)) = name.split_once(':') else {
+                continue;
+            };
+            let value = match value.rsplit_once(':') {
+                Some((value, _)) if !removes && names.is_none() => value,
+                _ => value,
+            };
+            found.extend(Database::of(field).map(|database| (place(text, value), database)));
+        }
+    }
+    found
 }
 
 /// Returns the users and groups of `PATH=USER:GROUP`.

@@ -2,13 +2,19 @@
 
 //! Parameters that are lists of items, each a name and a value: weights, limits and owners.
 
+use std::io::Write;
+
 use nrs_sched::error::Error;
+use nrs_sched::items::next_name;
 use nrs_sched::owners::Owners;
 use nrs_sched::policy::fairshare::entity_table::Weights;
 use nrs_sched::policy::fairshare::limits::Limits;
+use nrs_sched::policy::fairshare::mode::Mode;
+use nrs_sched::policy::Kind;
 
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
+use crate::stats;
 
 /// Parameter that is a list of items.
 pub struct ItemList {
@@ -54,6 +60,56 @@ pub const OWNERS: ItemList = ItemList {
     several: "is not one owner",
     count: |text| Ok(Owners::new().apply(text)?.len()),
 };
+
+/// Notes which of the entities `names` have no effect on the requests of `service`, because no
+/// running policy has their levels.
+pub fn note_unused<'a>(
+    kernel: &dyn Kernel,
+    service: &str,
+    names: impl Iterator<Item = &'a str>,
+    out: &mut dyn Write,
+) -> Result {
+    // The items are set, even if the policies cannot be read.
+    let Ok(heads) = stats::heads(kernel, service) else {
+        return Ok(());
+    };
+    let usual = kernel.get(service, "nrs_fairshare_mode");
+    let usual = usual.unwrap_or_default();
+    let policies = heads.iter().flat_map(|head| &head.policies);
+    let fair = policies.filter(|policy| policy.name == Kind::Fairshare.name());
+    let modes: Vec<&str> = fair
+        .map(|one| one.argument.as_deref().unwrap_or(usual.trim()))
+        .collect();
+    let parsed: Vec<Mode> = modes
+        .iter()
+        .filter_map(|mode| Mode::parse(mode).ok())
+        .collect();
+    for name in names {
+        let mut parts = Some(name);
+        let fields: Vec<&str> = std::iter::from_fn(|| next_name(&mut parts))
+            .map(|part| part.split_once(':').map_or(part, |(field, _)| field))
+            .collect();
+        let missing = |mode: &Mode| {
+            let has = |field: &str| mode.levels().iter().any(|one| one.field().name() == field);
+            fields.iter().find(|field| !has(field)).copied()
+        };
+        if parsed.iter().any(|mode| missing(mode).is_none()) {
+            continue;
+        }
+        let field = parsed.first().map_or(fields.first().copied(), missing);
+        let field = field.unwrap_or_default();
+        let mode = match modes.first() {
+            Some(mode) => mode.replace("_fair", &format!("_then_{field}_fair")),
+            None => format!("{}_fair", fields.join("_then_")),
+        };
+        writeln!(
+            out,
+            "{service}: {name} has no effect without the level {field}\n  \
+             to add the level: nrsctl policy set {service} fairshare {mode}"
+        )?;
+    }
+    Ok(())
+}
 
 /// Arguments of verbs that list items.
 #[derive(clap::Args, Debug)]

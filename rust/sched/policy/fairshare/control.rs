@@ -15,6 +15,7 @@ use super::{
 use crate::sched::{
     agent::{FactorPairs, Lease},
     attr::Priority,
+    capacity::Capacity,
     error::{Code, Error, Result},
     mem::{NoMemory, Shared},
     policy::{
@@ -34,6 +35,8 @@ pub struct Kept {
     pub weights: Shared<Weights>,
     /// Limits of entities, possibly none; `None` before the first.
     limits: Option<Shared<LimitPlan>>,
+    /// Measured capacity, for limits in percent.
+    capacity: Shared<Capacity>,
     /// Factors of the weights of the running parts.
     factors: Option<Shared<Factors>>,
     /// Number of starts and stops of parts on the regular head.
@@ -59,7 +62,8 @@ impl Kept {
         self.limits = match before {
             None if limits.is_empty() => None,
             before => {
-                let plan = LimitPlan::new(limits, before, classes.get() as usize)?;
+                let classes = classes.get() as usize;
+                let plan = LimitPlan::new(limits, before, classes, &self.capacity)?;
                 Some(Shared::new(plan)?)
             }
         };
@@ -160,6 +164,7 @@ impl Keep<Config> for Kept {
         Ok(Self {
             weights: Shared::new(Weights::new())?,
             limits: None,
+            capacity: Shared::new(Capacity::new())?,
             factors: None,
             starts: 0,
             mode: None,
@@ -189,7 +194,8 @@ impl Keep<Config> for Kept {
     ) -> core::result::Result<Option<Update>, NoMemory> {
         let classes = tunables.classes_max.get() as usize;
         if let Some(plan) = self.limits.as_ref().filter(|plan| plan.classes < classes) {
-            let plan = LimitPlan::new(plan.limits().clone(), Some(plan), classes)?;
+            let limits = plan.limits().clone();
+            let plan = LimitPlan::new(limits, Some(plan), classes, &self.capacity)?;
             self.limits = Some(Shared::new(plan)?);
         }
         let update =
@@ -222,17 +228,19 @@ impl Keep<Config> for Kept {
         if hash(self) == hash(old) {
             self.weights = old.weights.clone();
         }
-        // The buckets of running parts continue.
+        // The buckets of running parts continue, and the tuner has the capacity.
+        self.capacity = old.capacity.clone();
         let hash = |kept: &Self| TextHash::of(|out| kept.write_limits(out));
         if hash(self) == hash(old) {
             self.limits.clone_from(&old.limits);
-        } else if let Some(before) = &old.limits {
+        } else {
             // Also without limits, because buckets and numbers of plans continue.
             let (limits, classes) = match &self.limits {
                 Some(plan) => (plan.limits().clone(), plan.classes),
                 None => (Shared::new(Limits::new())?, 0),
             };
-            let plan = LimitPlan::new(limits, Some(before), classes)?;
+            let before = old.limits.as_deref();
+            let plan = LimitPlan::new(limits, before, classes, &self.capacity)?;
             self.limits = Some(Shared::new(plan)?);
         }
         self.factors.clone_from(&old.factors);
@@ -279,6 +287,10 @@ impl Keep<Config> for Kept {
     ) -> core::result::Result<(), NoMemory> {
         self.factors = Some(Shared::new(Factors::new(pairs, Some(lease.clone()))?)?);
         Ok(())
+    }
+
+    fn capacity(&self) -> Option<&Shared<Capacity>> {
+        Some(&self.capacity)
     }
 
     fn lease(&self) -> Option<&Shared<Lease>> {

@@ -9,8 +9,11 @@
 //!
 //! ```text
 //! text    = *separator [ item *( 1*separator item ) ] *separator
-//! item    = field ":" value ":" setting | "-" field ":" value | "clear"
+//! item    = name ":" setting | "-" name | "clear"
+//! name    = entity [ "&" entity ]
+//! entity  = field ":" value
 //! field   = "uid" | "gid" | "projid" | "nodemap" | "cgroup" | "nid" | "jobid"
+//!         | "opcode" | "ioprio"
 //! setting = 1..10000                                              ; a weight
 //!         | see super::limits                                     ; limits
 //! ```
@@ -26,23 +29,29 @@
 //!   the cgroup and what is below it, except what another path stands for. `*` alone stands for
 //!   each cgroup that no path stands for.
 //! - `nid`: `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]).
+//! - `opcode`: `ost_read` and others ([`crate::sched::attr::Opcode`]), or `*`.
+//! - `ioprio`: `rt-0` to `rt-7`, `be-0` to `be-7`, `idle`, or `*`.
 //! - `jobid`: a name of up to 31 printable bytes. A name with `*` or `?` is a pattern: `*` matches
 //!   any run of bytes, including none, `?` matches any one byte.
 //! - `cgroup`, `jobid`, quoted: the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for
 //!   other bytes; `""` for requests without a value.
 //!
-//! An exact item precedes wildcards. Of the wildcards that match, the first one added applies; a
-//! changed wildcard keeps its position. The default weight is 1.
+//! A *pair* of names, of different fields, stands for the entities of one that are below one of the
+//! other, whatever the order of the levels: `uid:1000&opcode:ost_write` are the writes of a user.
+//!
+//! Pairs precede exact items, and these wildcards. Of the pairs or wildcards that match, the first
+//! one added applies; a changed one keeps its position. In a pair, `cgroup:*` stands for each
+//! cgroup. The default weight is 1; that of an I/O priority with levels is 8 less its level.
 
 use super::mode::Mode;
 use crate::sched::{
     attr::{
         cgroup::{self, PATH_MAX},
-        CgroupPath,
+        CgroupPath, IoClass, IoPriority, Opcode,
     },
     error::{Code, Error, Result},
     glob,
-    items::{self, next_item, parse_number, unquote, write_name, NameText},
+    items::{self, next_item, next_name, parse_number, unquote, write_name, NameText},
     jobid::JobId,
     key::{Field, Key},
     mem::{GrowingList, NoMemory, Shared},
@@ -62,10 +71,13 @@ pub const ITEMS_MAX: usize = 4096;
 /// Largest number of wildcards of a table, because a look-up may try all of them.
 pub const WILDCARDS_MAX: usize = 64;
 
+/// Largest number of pairs of a table, because a look-up may try all of them.
+pub const PAIRS_MAX: usize = 64;
+
 /// Setting of an entity.
 pub trait EntitySetting: Copy + fmt::Display {
-    /// Setting of an entity that the table does not list.
-    const UNLISTED: Self;
+    /// Returns the setting of an entity with `key` that the table does not list.
+    fn unlisted(key: &Key) -> Self;
 
     /// Reasons of refusals.
     const REASONS: SettingReasons;
@@ -94,7 +106,14 @@ pub struct SettingReasons {
 
 /// A weight, 1 to [`WEIGHT_MAX`].
 impl EntitySetting for u32 {
-    const UNLISTED: Self = 1;
+    fn unlisted(key: &Key) -> Self {
+        match key {
+            Key::IoPriority(priority) if priority.class() == Some(IoClass::Idle) => 1,
+            Key::IoPriority(priority) => 8u32.saturating_sub(priority.level().into()),
+            Key::Absent(Field::IoPriority) => 4,
+            _ => 1,
+        }
+    }
 
     const REASONS: SettingReasons = SettingReasons {
         form: "expected FIELD:VALUE:WEIGHT, -FIELD:VALUE or clear",
@@ -123,13 +142,25 @@ enum EntityKey {
     AnyValue(Field),
 }
 
+/// Entities of two items, by field.
+type EntityPair = [EntityKey; 2];
+
+/// Name of an item.
+#[derive(Clone, Copy)]
+enum EntityName {
+    /// One entity, or a wildcard.
+    One(EntityKey),
+    /// Entities of the one that are below the other.
+    Pair(EntityPair),
+}
+
 /// Edit that one item asks for.
 #[derive(Clone, Copy)]
 enum EntityEdit<V> {
     /// Adds or changes an item.
-    Set(EntityKey, V),
+    Set(EntityName, V),
     /// Removes an item.
-    Remove(EntityKey),
+    Remove(EntityName),
     /// Removes all items.
     Clear,
 }
@@ -144,9 +175,12 @@ pub type Weights = EntityTable<u32>;
 /// - The first `exact` items are exact, sorted by key, without a key twice. The key is never a job
 ///   identifier with `*` or `?`.
 /// - The other items are wildcards, without a pattern twice, in the order in which they were added.
-/// - There are at most [`ITEMS_MAX`] items, including at most [`WILDCARDS_MAX`] wildcards.
+/// - There are at most [`PAIRS_MAX`] pairs, none twice, in the order in which they were added, and
+///   at most [`ITEMS_MAX`] items and pairs, including at most [`WILDCARDS_MAX`] wildcards.
+/// - The index of a pair in the table is that in `pairs`, plus the number of items.
 pub struct EntityTable<V> {
     items: GrowingList<(EntityKey, V)>,
+    pairs: GrowingList<(EntityPair, V)>,
     exact: usize,
     /// Texts of all paths and patterns of cgroups, sorted by their digests; also of some removed
     /// ones.
@@ -159,6 +193,7 @@ impl<V: EntitySetting> EntityTable<V> {
         // INVARIANT: there are no items.
         Self {
             items: GrowingList::new(),
+            pairs: GrowingList::new(),
             exact: 0,
             paths: GrowingList::new(),
         }
@@ -171,20 +206,29 @@ impl<V: EntitySetting> EntityTable<V> {
     ///
     /// - `EINVAL`: an invalid item.
     /// - `ENOENT`: the removal of an item that does not exist.
-    /// - `ENOSPC`: more than [`ITEMS_MAX`] items, or more than [`WILDCARDS_MAX`] wildcards.
+    /// - `ENOSPC`: more than [`ITEMS_MAX`] items, [`WILDCARDS_MAX`] wildcards, or [`PAIRS_MAX`]
+    ///   pairs.
     /// - `ENOMEM`: no memory.
     pub fn apply(&self, text: &str) -> Result<Self> {
         let mut next = Self {
             items: GrowingList::with_capacity(self.len()).map_err(no_memory)?,
+            pairs: GrowingList::new(),
             exact: self.exact,
             paths: GrowingList::new(),
         };
         for &item in self.items.as_slice() {
             next.items.push(item).map_err(no_memory)?;
         }
+        for &pair in self.pairs.as_slice() {
+            next.pairs.push(pair).map_err(no_memory)?;
+        }
         for (digest, text) in self.paths.as_slice() {
-            let (exact, wildcard) = (Key::Cgroup(*digest), EntityKey::CgroupWildcard(*digest));
-            if self.place(&EntityKey::Exact(exact)).is_ok() || self.place(&wildcard).is_ok() {
+            let exact = EntityKey::Exact(Key::Cgroup(*digest));
+            let both = [exact, EntityKey::CgroupWildcard(*digest)];
+            let mut in_pairs = self.pairs.as_slice().iter().flat_map(|(pair, _)| pair);
+            if both.iter().any(|one| self.place(one).is_ok())
+                || in_pairs.any(|one| both.contains(one))
+            {
                 let kept = (*digest, text.clone());
                 next.paths.push(kept).map_err(no_memory)?;
             }
@@ -199,9 +243,10 @@ impl<V: EntitySetting> EntityTable<V> {
                         next.keep(path)?;
                     }
                 }
-                EntityEdit::Remove(target) => next.remove(&target)?,
+                EntityEdit::Remove(name) => next.remove(&name)?,
                 EntityEdit::Clear => {
                     next.items.truncate(0);
+                    next.pairs.truncate(0);
                     next.exact = 0;
                     next.paths.truncate(0);
                 }
@@ -242,7 +287,13 @@ impl<V: EntitySetting> EntityTable<V> {
     /// Returns true if the table names the cgroup `path` with the text `text`.
     pub fn names_cgroup(&self, path: CgroupPath, text: &[u8]) -> bool {
         let exact = EntityKey::Exact(Key::Cgroup(path));
-        self.place(&exact).is_ok() || self.wildcard_of(text).is_some()
+        let mut in_pairs = self.pairs.as_slice().iter().flat_map(|(pair, _)| pair);
+        self.place(&exact).is_ok()
+            || self.wildcard_of(text).is_some()
+            || in_pairs.any(|one| match one {
+                EntityKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), text),
+                one => *one == exact,
+            })
     }
 
     /// Returns the index of the first pattern of cgroups that matches `path`.
@@ -260,9 +311,10 @@ impl<V: EntitySetting> EntityTable<V> {
         matching.next().map(|(at, _)| at)
     }
 
-    /// Returns the number of items.
+    /// Returns the number of items and pairs.
     pub fn len(&self) -> usize {
-        self.items.as_slice().len()
+        let pairs = self.pairs.as_slice().len();
+        self.items.as_slice().len().saturating_add(pairs)
     }
 
     /// Returns true if there are no items.
@@ -274,19 +326,35 @@ impl<V: EntitySetting> EntityTable<V> {
     #[cfg(not(MODULE))]
     pub fn of(&self, key: &Key) -> V {
         let item = self.index_of(key).flatten().and_then(|at| self.get(at));
-        item.unwrap_or(V::UNLISTED)
+        item.unwrap_or(V::unlisted(key))
     }
 
     /// Returns the setting of an entity; `None` if [`EntityTable::index_at`] does.
-    pub fn find(&self, key: &Key, field: Field) -> Option<V> {
-        let item = self.index_at(key, field)?.and_then(|at| self.get(at));
-        Some(item.unwrap_or(V::UNLISTED))
+    pub fn find(&self, key: &Key, field: Field, above: &KeyAbove<'_>) -> Option<V> {
+        let item = self.index_at(key, field, above)?;
+        let item = item.and_then(|at| self.get(at));
+        Some(item.unwrap_or(V::unlisted(key)))
     }
 
     /// Returns the index of the item that applies to an entity with `key` at a level of `field`, as
-    /// [`EntityTable::index_of`] does. A shared entity has the item of all values. A cgroup that
-    /// stands for an unknown user, group or job has none.
-    pub fn index_at(&self, key: &Key, field: Field) -> Option<Option<usize>> {
+    /// [`EntityTable::index_of`] does; `above` returns the keys of the entities above it. A shared
+    /// entity has the item of all values. A cgroup that stands for an unknown user, group or job
+    /// has none.
+    pub fn index_at(&self, key: &Key, field: Field, above: &KeyAbove<'_>) -> Option<Option<usize>> {
+        for (at, (pair, _)) in self.pairs.as_slice().iter().enumerate() {
+            let [first, second] = pair;
+            for (own, other) in [(first, second), (second, first)] {
+                let Some(other_key) = other.field().and_then(above) else {
+                    continue;
+                };
+                let is_own = own.field() == Some(field) && self.matches(own, key, field)?;
+                // An unknown text above does not change the item of the entity itself.
+                let is_below = is_own && self.matches(other, &other_key, field).unwrap_or(false);
+                if is_below {
+                    return Some(Some(self.items.as_slice().len().saturating_add(at)));
+                }
+            }
+        }
         match key {
             Key::Default => Some(self.any_value(field)),
             Key::Cgroup(_) if field != Field::Cgroup => Some(None),
@@ -294,9 +362,33 @@ impl<V: EntitySetting> EntityTable<V> {
         }
     }
 
-    /// Returns the setting of the item at index `at`.
+    /// Returns true if `target` stands for an entity with `key` at a level of `field`; `None` if
+    /// that is not known, because the text of a cgroup is not.
+    fn matches(&self, target: &EntityKey, key: &Key, field: Field) -> Option<bool> {
+        Some(match (target, key) {
+            (EntityKey::AnyValue(all), Key::Default) => *all == field,
+            (EntityKey::AnyValue(_), Key::Absent(_)) => false,
+            (EntityKey::AnyValue(all), key) => key.field() == Some(*all),
+            (EntityKey::Exact(exact), key) => exact == key,
+            (EntityKey::Wildcard(pattern), Key::Jobid(job)) => {
+                glob::matches(pattern.as_bytes(), job.as_bytes())
+            }
+            (EntityKey::CgroupWildcard(digest), Key::Cgroup(path)) => {
+                let mut buf = [0; PATH_MAX + 1];
+                cgroup::matches(self.path_of(*digest), path.text(&mut buf)?)
+            }
+            (EntityKey::Wildcard(_) | EntityKey::CgroupWildcard(_), _) => false,
+        })
+    }
+
+    /// Returns the setting of the item or pair at index `at`.
     pub fn get(&self, at: usize) -> Option<V> {
-        self.items.as_slice().get(at).map(|(_, setting)| *setting)
+        let items = self.items.as_slice();
+        let item = items.get(at).map(|(_, setting)| *setting);
+        item.or_else(|| {
+            let pair = self.pairs.as_slice().get(at.checked_sub(items.len())?);
+            pair.map(|(_, setting)| *setting)
+        })
     }
 
     /// Returns the index of the item that applies to `key`, an inner `None` if none does; does not
@@ -307,7 +399,7 @@ impl<V: EntitySetting> EntityTable<V> {
         if let Ok(at) = self.place(&EntityKey::Exact(*key)) {
             return Some(Some(at));
         }
-        if self.len() == self.exact {
+        if self.items.as_slice().len() == self.exact {
             return Some(None);
         }
         let job = match key {
@@ -323,7 +415,12 @@ impl<V: EntitySetting> EntityTable<V> {
                 };
                 return Some(pattern.or_else(|| self.any_value(Field::Cgroup)));
             }
-            Key::Uid(_) | Key::Gid(_) | Key::Projid(_) | Key::Nodemap(_) => {
+            Key::Uid(_)
+            | Key::Gid(_)
+            | Key::Projid(_)
+            | Key::Nodemap(_)
+            | Key::Opcode(_)
+            | Key::IoPriority(_) => {
                 return Some(key.field().and_then(|field| self.any_value(field)));
             }
             _ => return Some(None),
@@ -339,29 +436,37 @@ impl<V: EntitySetting> EntityTable<V> {
         self.wildcard(|target| *target == EntityKey::AnyValue(field))
     }
 
-    /// Writes one item per line: exact items by key, then wildcards in the order in which they were
-    /// added.
+    /// Writes one item per line: exact items by key, then wildcards and pairs in the order in which
+    /// they were added.
     pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
         for (target, setting) in self.items.as_slice() {
-            match target {
-                EntityKey::AnyValue(field) => write!(out, "{}:*", field.name())?,
-                EntityKey::Wildcard(job) | EntityKey::Exact(Key::Jobid(job)) => {
-                    write_named(out, Field::Jobid, job.as_bytes())?
-                }
-                EntityKey::CgroupWildcard(path) | EntityKey::Exact(Key::Cgroup(path)) => {
-                    write_named(out, Field::Cgroup, self.path_of(*path))?
-                }
-                EntityKey::Exact(Key::Absent(field @ (Field::Jobid | Field::Cgroup))) => {
-                    write_named(out, *field, &[])?
-                }
-                EntityKey::Exact(Key::Absent(field)) => {
-                    write!(out, "{}:{}", field.name(), u32::MAX)?
-                }
-                EntityKey::Exact(key) => write!(out, "{key}")?,
-            }
+            self.write_key(out, target)?;
+            writeln!(out, ":{setting}")?;
+        }
+        for ([first, second], setting) in self.pairs.as_slice() {
+            self.write_key(out, first)?;
+            out.write_char('&')?;
+            self.write_key(out, second)?;
             writeln!(out, ":{setting}")?;
         }
         Ok(())
+    }
+
+    fn write_key(&self, out: &mut dyn Write, target: &EntityKey) -> fmt::Result {
+        match target {
+            EntityKey::AnyValue(field) => write!(out, "{}:*", field.name()),
+            EntityKey::Wildcard(job) | EntityKey::Exact(Key::Jobid(job)) => {
+                write_named(out, Field::Jobid, job.as_bytes())
+            }
+            EntityKey::CgroupWildcard(path) | EntityKey::Exact(Key::Cgroup(path)) => {
+                write_named(out, Field::Cgroup, self.path_of(*path))
+            }
+            EntityKey::Exact(Key::Absent(field @ (Field::Jobid | Field::Cgroup))) => {
+                write_named(out, *field, &[])
+            }
+            EntityKey::Exact(Key::Absent(field)) => write!(out, "{}:{}", field.name(), u32::MAX),
+            EntityKey::Exact(key) => write!(out, "{key}"),
+        }
     }
 
     /// Returns the index of the item of `target`, or the index at which the item belongs.
@@ -378,12 +483,22 @@ impl<V: EntitySetting> EntityTable<V> {
             }),
             _ => match wildcards.iter().position(|(other, _)| other == target) {
                 Some(at) => Ok(self.exact.saturating_add(at)),
-                None => Err(self.len()),
+                None => Err(self.items.as_slice().len()),
             },
         }
     }
 
-    fn set(&mut self, target: EntityKey, setting: V) -> Result {
+    /// Returns the index of `pair` in `pairs`.
+    fn pair_at(&self, pair: &EntityPair) -> Option<usize> {
+        let mut pairs = self.pairs.as_slice().iter();
+        pairs.position(|(other, _)| other == pair)
+    }
+
+    fn set(&mut self, name: EntityName, setting: V) -> Result {
+        let target = match name {
+            EntityName::One(target) => target,
+            EntityName::Pair(pair) => return self.set_pair(pair, setting),
+        };
         let is_exact = matches!(target, EntityKey::Exact(_));
         let at = match self.place(&target) {
             Ok(at) => {
@@ -397,7 +512,8 @@ impl<V: EntitySetting> EntityTable<V> {
         if self.len() >= ITEMS_MAX {
             return Err(Error::new(Code::NoSpace, V::REASONS.full));
         }
-        if !is_exact && self.len().saturating_sub(self.exact) >= WILDCARDS_MAX {
+        let wildcards = self.items.as_slice().len().saturating_sub(self.exact);
+        if !is_exact && wildcards >= WILDCARDS_MAX {
             return Err(Error::new(Code::NoSpace, "too many wildcards (limit: 64)"));
         }
         // INVARIANT: later items move by one position, so the order stays.
@@ -408,8 +524,31 @@ impl<V: EntitySetting> EntityTable<V> {
         Ok(())
     }
 
-    fn remove(&mut self, target: &EntityKey) -> Result {
+    fn set_pair(&mut self, pair: EntityPair, setting: V) -> Result {
+        if let Some(at) = self.pair_at(&pair) {
+            if let Some((_, old)) = self.pairs.as_mut_slice().get_mut(at) {
+                *old = setting;
+            }
+            return Ok(());
+        }
+        if self.len() >= ITEMS_MAX {
+            return Err(Error::new(Code::NoSpace, V::REASONS.full));
+        }
+        if self.pairs.as_slice().len() >= PAIRS_MAX {
+            return Err(Error::new(Code::NoSpace, "too many pairs (limit: 64)"));
+        }
+        self.pairs.push((pair, setting)).map_err(no_memory)
+    }
+
+    fn remove(&mut self, name: &EntityName) -> Result {
         let gone = Error::new(Code::NoEntry, V::REASONS.gone);
+        let target = match name {
+            EntityName::One(target) => target,
+            EntityName::Pair(pair) => {
+                self.pairs.remove(self.pair_at(pair).ok_or(gone)?);
+                return Ok(());
+            }
+        };
         let at = self.place(target).map_err(|_| gone)?;
         // INVARIANT: later items move by one position, so the order stays.
         self.items.remove(at);
@@ -434,31 +573,24 @@ impl<V: EntitySetting> EntityEdit<V> {
             Some(item) => (true, item),
             None => (false, item),
         };
-        let form = Error::invalid(V::REASONS.form);
-        let (field, value) = item.split_once(':').ok_or(form)?;
-        let field = Field::parse(field).filter(|field| *field != Field::Opcode);
-        let field = field.ok_or(Error::invalid(
-            "unknown field (fields: uid gid projid nodemap cgroup nid jobid)",
-        ))?;
-        let has_names = matches!(field, Field::Jobid | Field::Cgroup);
-        let quoted = value.strip_prefix('"').filter(|_| has_names);
-        let (target, setting) = if let Some(text) = quoted {
-            let mut name = NameText::new();
-            let rest = unquote(text, &mut name)?;
-            let setting = match rest.strip_prefix(':') {
-                None if !rest.is_empty() => {
-                    return Err(Error::invalid("expected a colon after the quotes"));
-                }
-                setting => setting,
-            };
-            (EntityKey::of_name(field, &name, path)?, setting)
-        } else {
-            let (value, setting) = match value.rsplit_once(':') {
-                Some((value, setting)) if !removes => (value, Some(setting)),
-                _ => (value, None),
-            };
-            (EntityKey::parse(field, value, path)?, setting)
-        };
+        let mut names = Some(item);
+        let (mut first, mut setting) = (None, None);
+        let mut name = None;
+        while let Some(text) = next_name(&mut names) {
+            let is_last = names.is_none();
+            let (key, rest) = EntityKey::read::<V>(text, is_last && !removes, path)?;
+            if rest.is_some() && !is_last {
+                return Err(Error::invalid(V::REASONS.form));
+            }
+            setting = rest;
+            name = Some(match (first, name) {
+                (None, None) => EntityName::One(key),
+                (Some(other), Some(EntityName::One(_))) => EntityKey::pair(other, key)?,
+                _ => return Err(Error::invalid("more than two names in an item")),
+            });
+            first = Some(key);
+        }
+        let target = name.ok_or(Error::invalid(V::REASONS.form))?;
         match (removes, setting) {
             (true, None) => Ok(Self::Remove(target)),
             (true, Some(_)) => Err(Error::invalid(V::REASONS.removal)),
@@ -468,7 +600,62 @@ impl<V: EntitySetting> EntityEdit<V> {
     }
 }
 
+/// Returns the key of the entity of a field above another entity; `None` if there is none.
+pub type KeyAbove<'a> = dyn Fn(Field) -> Option<Key> + 'a;
+
 impl EntityKey {
+    /// Returns the field of the entities.
+    fn field(&self) -> Option<Field> {
+        match self {
+            Self::Exact(key) => key.field(),
+            Self::Wildcard(_) => Some(Field::Jobid),
+            Self::CgroupWildcard(_) => Some(Field::Cgroup),
+            Self::AnyValue(field) => Some(*field),
+        }
+    }
+
+    /// Returns the pair of two names, in the order of the fields.
+    fn pair(first: Self, second: Self) -> Result<EntityName> {
+        let fields = (first.field(), second.field());
+        Ok(EntityName::Pair(match fields.0.cmp(&fields.1) {
+            Ordering::Less => [first, second],
+            Ordering::Greater => [second, first],
+            Ordering::Equal => return Err(Error::invalid("two names of the same field")),
+        }))
+    }
+
+    /// Reads `field:value`, and with `is_set` the setting after a colon; stores the text of a
+    /// cgroup in `path`.
+    fn read<'a, V: EntitySetting>(
+        text: &'a str,
+        is_set: bool,
+        path: &mut NameText,
+    ) -> Result<(Self, Option<&'a str>)> {
+        let (field, value) = text
+            .split_once(':')
+            .ok_or(Error::invalid(V::REASONS.form))?;
+        let field = Field::parse(field).ok_or(Error::invalid(
+            "unknown field (fields: uid gid projid nodemap cgroup nid jobid opcode ioprio)",
+        ))?;
+        let has_names = matches!(field, Field::Jobid | Field::Cgroup);
+        if let Some(text) = value.strip_prefix('"').filter(|_| has_names) {
+            let mut name = NameText::new();
+            let rest = unquote(text, &mut name)?;
+            let setting = match rest.strip_prefix(':') {
+                None if !rest.is_empty() => {
+                    return Err(Error::invalid("expected a colon after the quotes"));
+                }
+                setting => setting,
+            };
+            return Ok((Self::of_name(field, &name, path)?, setting));
+        }
+        let (value, setting) = match value.rsplit_once(':') {
+            Some((value, setting)) if is_set => (value, Some(setting)),
+            _ => (value, None),
+        };
+        Ok((Self::parse(field, value, path)?, setting))
+    }
+
     /// Returns the target of `name`: one job or cgroup, or all that match a pattern. Stores the
     /// text of a cgroup in `path`.
     fn of_name(field: Field, name: &NameText, path: &mut NameText) -> Result<Self> {
@@ -512,10 +699,22 @@ impl EntityKey {
                 return Self::of_name(field, &NameText::plain(value)?, path);
             }
             Field::Nid => return Ok(Self::Exact(Key::Nid(Nid::parse(value)?))),
+            Field::Opcode => {
+                let opcode = Opcode::parse(value).ok_or(Error::invalid(
+                    "value is not an operation, such as ost_read",
+                ))?;
+                return Ok(Self::Exact(Key::Opcode(opcode)));
+            }
+            Field::IoPriority => {
+                let priority = IoPriority::parse(value).ok_or(Error::invalid(
+                    "value is not an I/O priority: rt-0 to rt-7, be-0 to be-7, or idle",
+                ))?;
+                return Ok(Self::Exact(Key::IoPriority(priority)));
+            }
             Field::Uid => Key::Uid,
             Field::Gid => Key::Gid,
             Field::Projid => Key::Projid,
-            Field::Nodemap | Field::Opcode => Key::Nodemap,
+            Field::Nodemap => Key::Nodemap,
         };
         let number = parse_number(value).ok_or(Error::invalid(
             "value is not a decimal number from 0 to 4294967295",

@@ -23,7 +23,7 @@ use crate::sched::{
     attr::{cgroup::REFRESH, Attrs, CgroupPath},
     class::{ClassId, ClassQuota, ClassRoom, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
-    key::Key,
+    key::{Field, Key},
     mem::{self, grow, Grow, NoMemory, PerIndex},
     slab::NONE,
 };
@@ -366,7 +366,7 @@ impl<I: Item> Members<I> {
         now: u64,
     ) -> Option<ClassId> {
         let PathStep { key, level, leaf } = step;
-        let weight = self.some_weight_of(&key, level, 0, now);
+        let weight = self.some_weight_of((&key, level, parent), 0, now);
         let entity = Entity::new(self.weight_here(id, weight));
         self.table.make(id, place, now, || {
             let body = if leaf {
@@ -476,7 +476,7 @@ impl<I: Item> Members<I> {
             return;
         };
         // The weight of a cgroup stays while it cannot be found.
-        let Some(weight) = self.weight_of(&node.key, node.level, node.size, now) else {
+        let Some(weight) = self.weight_of(node.named(), node.size, now) else {
             return;
         };
         let weight = self.weight_here(node.id, weight);
@@ -485,26 +485,41 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Returns the weight of a node of `level` with `key`, whose job has `size` according to its
-    /// requests; `None` if it is not known.
-    fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> Option<u32> {
+    /// Returns the key of the node at the level of `field`, at or above the node at index `idx`.
+    pub(super) fn key_above(&self, mut idx: u32, field: Field) -> Option<Key> {
+        while let Some(node) = self.table.at(idx) {
+            if self.mode.level(node.level)?.field() == field {
+                return Some(node.key);
+            }
+            idx = node.parent;
+        }
+        None
+    }
+
+    /// Returns the weight of a node with a key, level and parent, whose job has `size` according to
+    /// its requests; `None` if it is not known.
+    fn weight_of(&self, named: (&Key, u8, u32), size: u32, now: u64) -> Option<u32> {
+        let (key, level, parent) = named;
         let field = self.mode.level(level)?.field();
-        let mut weight = self.update.weights.find(key, field)?;
+        let above = |field| self.key_above(parent, field);
+        let mut weight = self.update.weights.find(key, field, &above)?;
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
         let class = match &self.update.limits {
-            Some(plan) => plan.class_of(key, field),
-            None => EntityClass::Normal,
+            Some(plan) => plan.class_of(key, field, &above),
+            None => EntityClass::of(key),
         };
         Some(class.weight(weight, WEIGHT_LIMIT))
     }
 
     /// Returns the weight as [`Self::weight_of`] does; of a cgroup whose text is not known, that of
     /// all cgroups.
-    fn some_weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
-        let known = self.weight_of(key, level, size, now);
-        let weight = known.or_else(|| self.weight_of(&Key::Default, level, size, now));
+    fn some_weight_of(&self, named: (&Key, u8, u32), size: u32, now: u64) -> u32 {
+        let known = self.weight_of(named, size, now);
+        let (_, level, parent) = named;
+        let all = (&Key::Default, level, parent);
+        let weight = known.or_else(|| self.weight_of(all, size, now));
         weight.unwrap_or(WEIGHT_ONE)
     }
 
@@ -525,7 +540,7 @@ impl<I: Item> Members<I> {
 
     /// Returns the weight of the node at index `idx` on all servers together.
     pub fn weight_everywhere(&self, node: &TreeNode<I>, now: u64) -> u32 {
-        self.some_weight_of(&node.key, node.level, node.size, now)
+        self.some_weight_of(node.named(), node.size, now)
     }
 
     /// Returns the size of the job `key`: the size reported by requests, else the counted size,
@@ -566,7 +581,7 @@ impl<I: Item> Members<I> {
         if said == 0 {
             if let (Some(sizes), Some(nid)) = (&self.shared.sizes, attrs.nid) {
                 let hasher = &self.shared.hasher;
-                let job = Key::of(crate::sched::key::Field::Jobid, attrs);
+                let job = Key::of(Field::Jobid, attrs);
                 let full = !sizes.see(hasher.wide(&job), hasher.wide(&Key::Nid(nid)), now);
                 self.counts.sizes_full = self.counts.sizes_full.saturating_add(full.into());
             }

@@ -5,7 +5,7 @@
 //! ```text
 //! mode  = level *( "_then_" level ) "_fair"        ; each level at most once
 //! level = "gid" | "uid" | "jobid" | "projid" | "nid" | "nodemap" | "cgroup"
-//!       | "size"
+//!       | "opcode" | "ioprio" | "size"
 //! ```
 //!
 //! Level `size` divides by jobs with weights in proportion to their sizes, so a mode has at most
@@ -19,7 +19,7 @@ use crate::sched::{
 use core::fmt;
 
 /// Largest number of levels of a mode: each field once.
-pub const DEPTH_MAX: usize = 7;
+pub const DEPTH_MAX: usize = 9;
 
 /// Field by which a level of the tree divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,17 @@ pub enum Level {
     Nodemap,
     /// Cgroups.
     Cgroup,
+    /// Operations.
+    Opcode,
+    /// I/O priorities.
+    IoPriority,
     /// Jobs, with weights in proportion to their sizes.
     Size,
 }
 
 impl Level {
     /// All levels.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Gid,
         Self::Uid,
         Self::Jobid,
@@ -52,6 +56,8 @@ impl Level {
         Self::Nid,
         Self::Nodemap,
         Self::Cgroup,
+        Self::Opcode,
+        Self::IoPriority,
         Self::Size,
     ];
 
@@ -73,6 +79,8 @@ impl Level {
             Self::Nid => Field::Nid,
             Self::Nodemap => Field::Nodemap,
             Self::Cgroup => Field::Cgroup,
+            Self::Opcode => Field::Opcode,
+            Self::IoPriority => Field::IoPriority,
         }
     }
 
@@ -90,6 +98,8 @@ impl Level {
             Self::Nid => "mode has level nid twice",
             Self::Nodemap => "mode has level nodemap twice",
             Self::Cgroup => "mode has level cgroup twice",
+            Self::Opcode => "mode has level opcode twice",
+            Self::IoPriority => "mode has level ioprio twice",
             Self::Jobid | Self::Size => "mode has jobs twice (use one of jobid and size)",
         })
     }
@@ -113,7 +123,7 @@ impl Mode {
         let rest = Level::Jobid;
         // INVARIANT: a single level repeats no field.
         Self {
-            levels: [level, rest, rest, rest, rest, rest, rest],
+            levels: [level, rest, rest, rest, rest, rest, rest, rest, rest],
             depth: 1,
         }
     }
@@ -142,7 +152,8 @@ impl Mode {
             let level = Level::from_name(name).ok_or(Error::invalid(if name.is_empty() {
                 "mode has an empty level"
             } else {
-                "unknown level in mode (levels: gid uid jobid projid nid nodemap cgroup size)"
+                "unknown level in mode \
+                 (levels: gid uid jobid projid nid nodemap cgroup opcode ioprio size)"
             }))?;
             let mut before = levels.iter().take(usize::from(depth));
             if before.any(|other| other.field() == level.field()) {
@@ -238,7 +249,7 @@ mod tests {
             ("", "_fair"),
             ("uid_then_jobid", "_fair"),
             ("uid+", "empty"),
-            ("uid+opcode", "unknown"),
+            ("uid+opcodes", "unknown"),
             ("uid+uid", "uid twice"),
             ("uid+jobid_fair", "unknown"),
             ("uid_fair\n\n", "_fair"),
@@ -248,7 +259,8 @@ mod tests {
             ("_then_uid_fair", "empty"),
             ("UID_fair", "unknown"),
             ("uid_then_fair", "unknown"),
-            ("opcode_fair", "unknown"),
+            ("priority_fair", "unknown"),
+            ("ioprio_then_opcode_then_ioprio_fair", "ioprio twice"),
             ("gid_then_uid_then_gid_fair", "gid twice"),
             ("projid_then_projid_fair", "projid twice"),
             ("size_then_jobid_fair", "jobs twice"),

@@ -76,13 +76,15 @@ pub struct NodeLimit {
     /// Index in the plan; [`NONE`] without limits.
     pub idx: u32,
     /// Last known places of the buckets of the maximums.
-    pub places: [u32; 2],
+    pub places: [u32; 3],
     /// Time until which the node was throttled last, ns.
     pub until: u64,
-    /// Cost of a request whose tokens were taken ahead of time, for the time `until`.
+    /// Cost of a request whose tokens were taken, for the time `until`.
     pub reserved: Option<Cost>,
-    /// True if the node was throttled and has not dispatched since.
-    pub waits: bool,
+    /// Duration of that request at its longest rate, ticks, if its time has not come.
+    pub span: u64,
+    /// Set of the units of those rates.
+    pub units: u8,
     /// True if the node is in the heap of minimums of its parent.
     pub is_in_floors: bool,
 }
@@ -92,10 +94,11 @@ impl NodeLimit {
     pub const NONE: Self = Self {
         generation: 0,
         idx: NONE,
-        places: [NONE; 2],
+        places: [NONE; 3],
         until: 0,
         reserved: None,
-        waits: false,
+        span: 0,
+        units: 0,
         is_in_floors: false,
     };
 }
@@ -151,6 +154,11 @@ impl<I: Item> TreeNode<I> {
             limit: NodeLimit::NONE,
             body,
         }
+    }
+
+    /// Returns the key, the level and the index of the parent.
+    pub fn named(&self) -> (&Key, u8, u32) {
+        (&self.key, self.level, self.parent)
     }
 
     /// Returns the requests of a leaf.

@@ -78,7 +78,7 @@ parameters! {
         /// Mode when nrs_policies names none.
         "nrs_fairshare_mode" Both
             "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], \
-             levels gid uid jobid projid nid nodemap cgroup size",
+             levels gid uid jobid projid nid nodemap cgroup opcode ioprio size",
             "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(entity_table::check_mode);
         /// Entity weights; unlisted entities have weight 1.
         "nrs_fairshare_weights" Both

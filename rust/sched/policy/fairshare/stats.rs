@@ -33,6 +33,8 @@ stats! {
     Counts {
         counters_full: Counter Plain "nrs_policy_full_total"{table="counters"}
             "Entities without a counter shared by all CPTs (scheduled on each CPT separately)";
+        limits_full: Counter Plain "nrs_policy_full_total"{table="limits"}
+            "Requests of limited entities without a bucket (dispatched without the limit)";
         sizes_full: Counter Plain "nrs_policy_full_total"{table="sizes"}
             "Requests of jobs not in the size table (counted with size 1)";
     }

@@ -13,13 +13,11 @@
 //!       └────────────────────────────────────────────────┘
 //! ```
 //!
-//! Buckets are shared by all partitions and devices, so each choice is checked against the buckets
-//! of its whole path. The topmost node in debt is parked. One call examines at most [`LOOKS`]
-//! leaves; then the caller has to ask again after [`PAUSE`].
-//!
-//! A node that finds its bucket in debt again when it returns has lost the tokens to a request that
-//! other partitions or devices dispatched earlier. It then *reserves* them: takes those of its next
-//! request ahead of time, and is parked until they exist. So each partition gets tokens.
+//! Buckets are shared by all partitions and devices. A chosen request takes its tokens from the
+//! buckets of its whole path, ahead of time if need be: those are *reserved* at the node until the
+//! request, or another one of the node, is dispatched. So each partition gets tokens in turn. The
+//! topmost node in debt is parked. One call examines at most [`LOOKS`] leaves; then the caller has
+//! to ask again after [`PAUSE`].
 //!
 //! # Minimums
 //!
@@ -39,7 +37,7 @@ use super::{
     State,
 };
 use crate::sched::{
-    bucket::{clock, instant, nanoseconds, DEBT_MAX},
+    bucket::{clock, instant, nanoseconds, scale, DEBT_MAX},
     item::{Cost, Item},
     key::Key,
     leftist_heap::{HeapRoot, LeftistForest},
@@ -100,7 +98,6 @@ impl SchedulerTree {
         self.step(nodes, idx, RequestStep::Skip, None);
         if let Some(node) = nodes.table.at_mut(idx) {
             node.entity.place = TimelineState::Parked;
-            (node.limit.until, node.limit.waits) = (clock(due), true);
             let throttle = &mut self.throttle;
             throttle.parked.push(&mut throttle.root, due, idx);
         }
@@ -119,8 +116,8 @@ impl SchedulerTree {
     }
 
     /// Ends the parking of the leaf at index `idx` and of the nodes above it, up to the first with
-    /// requests or members.
-    fn drop_empty(&mut self, nodes: &mut Members<impl Item>, mut idx: u32) {
+    /// requests or members, and returns their reserved tokens.
+    fn drop_empty(&mut self, nodes: &mut Members<impl Item>, mut idx: u32, now: u64) {
         while let Some(node) = nodes.table.at(idx) {
             let (leaf, inner, parent) = (node.leaf(), node.inner(), node.parent);
             let has_requests = leaf.is_some_and(|leaf| !leaf.queue.is_empty());
@@ -128,6 +125,9 @@ impl SchedulerTree {
                 return;
             }
             self.drop_parked(nodes, idx);
+            nodes.with_limits(idx, now, |limits, plan, id, kept| {
+                kept.release(limits, plan, id, now);
+            });
             idx = parent;
         }
     }
@@ -238,102 +238,129 @@ impl SchedulerTree {
 
 /// Limits of nodes; all functions return `None` for an index without a node, such as [`NONE`].
 impl<I: Item> Members<I> {
+    /// Looks up the limits of the node at index `idx` in a new plan.
+    #[cold]
+    fn consult(&mut self, idx: u32, now: u64) {
+        let (Some(node), Some(plan)) = (self.table.at(idx), &self.update.limits) else {
+            return;
+        };
+        let above = |field| self.key_above(node.parent, field);
+        let level = self.mode.level(node.level);
+        let index_of = |key: &Key| plan.index_of(key, level?.field(), &above);
+        let found = index_of(&node.key);
+        // While the text of a cgroup is not known, it has the limits of all cgroups, and is looked
+        // up again. The index is of another plan.
+        let known = found.or_else(|| index_of(&Key::Default));
+        let Some(node) = self.table.at_mut(idx) else {
+            return;
+        };
+        node.limit.idx = known.flatten().unwrap_or(NONE);
+        // Without limits, the reserved tokens stay for the next ones.
+        if let Some(limits) = plan.compiled(node.limit.idx) {
+            node.limit.rescale(limits, plan, now);
+        }
+        if found.is_some() {
+            node.limit.generation = plan.generation;
+        }
+    }
+
     /// Calls `f` with the limits of the node at index `idx`, the hash of its path, and what the
     /// node keeps; an inner `None` without limits.
     #[inline]
     fn with_limits<R>(
         &mut self,
         idx: u32,
+        now: u64,
         f: impl FnOnce(&CompiledLimits, &LimitPlan, u64, &mut NodeLimit) -> R,
     ) -> Option<Option<R>> {
+        let known = self.table.at(idx)?.limit.generation;
+        let generation = self.update.limits.as_ref().map(|plan| plan.generation);
+        if generation.is_some_and(|generation| generation != known) {
+            self.consult(idx, now);
+        }
         let node = self.table.at_mut(idx)?;
         let Some(plan) = &self.update.limits else {
             return Some(None);
         };
-        if node.limit.generation != plan.generation {
-            let level = self.mode.level(node.level);
-            let index_of = |key: &Key| plan.index_of(key, level?.field());
-            let found = index_of(&node.key);
-            // While the text of a cgroup is not known, it has the limits of all cgroups, and is
-            // looked up again. The index is of another plan.
-            let known = found.or_else(|| index_of(&Key::Default));
-            node.limit.idx = known.flatten().unwrap_or(NONE);
-            node.limit.reserved = None;
-            if found.is_some() {
-                node.limit.generation = plan.generation;
-            }
-        }
         let compiled = plan.compiled(node.limit.idx);
         Some(compiled.map(|compiled| f(compiled, plan, node.id.0, &mut node.limit)))
-    }
-
-    /// Returns the instant from which the maximums of the node at index `idx` allow a request.
-    fn maximum_ready(&mut self, idx: u32, now: u64) -> Option<u64> {
-        let ready = self.with_limits(idx, |limits, plan, id, kept| {
-            if kept.reserved.is_some() {
-                return instant(kept.until);
-            }
-            let maximums = limits.maximums(&mut kept.places);
-            let ready = maximums.map(|(meter, place)| meter.ready(&plan.buckets, id, place, now));
-            ready.max().unwrap_or(0)
-        })?;
-        Some(ready.unwrap_or(0))
     }
 
     /// Returns the instant from which the minimum of the node at index `idx` is out of debt; an
     /// inner `None` without a minimum.
     fn minimum_ready(&mut self, idx: u32, now: u64) -> Option<Option<u64>> {
-        let ready = self.with_limits(idx, |limits, plan, id, _| {
+        let ready = self.with_limits(idx, now, |limits, plan, id, _| {
             let meters = limits.min.iter().flatten();
-            let ready = meters.map(|meter| meter.ready(&plan.buckets, id, &mut { NONE }, now));
+            let ready = meters.map(|meter| meter.ready(plan, id, &mut { NONE }, now));
             ready.min()
         })?;
         Some(ready.flatten())
     }
 
-    /// Returns the topmost node above and including the leaf at index `idx` that is at a maximum,
-    /// and the instant until which it is.
-    fn at_maximum(&mut self, mut idx: u32, now: u64) -> Option<(u32, u64)> {
-        let mut found = None;
-        while let Some(ready) = self.maximum_ready(idx, now) {
-            if ready > now {
-                found = Some((idx, ready));
+    /// Takes the tokens of the next request of the leaf at index `idx`, which costs `cost`, from
+    /// the buckets of all maximums of its path, except where they are reserved. If the request may
+    /// not be dispatched at `now`, they are reserved, up to the first node at a maximum, and the
+    /// error is that node, or a node above it with tokens reserved for later, and the instant from
+    /// which that node may dispatch.
+    fn claim(&mut self, idx: u32, cost: Cost, now: u64) -> Result<Claim, (u32, u64)> {
+        let is_flat = self.are_flat();
+        let mut claim = Claim {
+            until: 0,
+            is_reserved: !is_flat,
+        };
+        let (mut at, mut wait, mut is_full) = (idx, None, false);
+        while let Some(ready) = self.with_limits(at, now, |limits, plan, id, kept| {
+            if kept.reserved.is_some() {
+                claim.is_reserved = true;
+                claim.until = claim.until.max(kept.until);
+                return instant(kept.until);
             }
-            idx = self.parent(idx);
+            if wait.is_some() {
+                return 0;
+            }
+            let ready = kept.take(limits, plan, id, (cost, now), &mut is_full);
+            if ready > now {
+                kept.reserve(limits, plan, cost, ready);
+            } else {
+                kept.reserved = (!is_flat).then_some(cost);
+                kept.until = kept.until.min(clock(now));
+            }
+            claim.until = claim.until.max(kept.until);
+            ready
+        }) {
+            if let Some(ready) = ready.filter(|ready| *ready > now) {
+                wait = Some((at, ready));
+            }
+            at = self.parent(at);
         }
-        found
+        let full = u64::from(is_full);
+        self.counts.limits_full = self.counts.limits_full.saturating_add(full);
+        wait.map_or(Ok(claim), Err)
     }
 
-    /// Takes tokens ahead of time for the next request of the leaf at index `idx`, from the buckets
-    /// of the node at index `at`, if others used up its buckets until the node returned. Returns
-    /// the instant from which the request may be dispatched; `due` if nothing was taken.
-    fn reserve(&mut self, idx: u32, at: u32, due: u64, now: u64) -> u64 {
-        let front = self.leaf(idx).and_then(|leaf| leaf.queue.front());
-        let Some(cost) = front.map(Item::cost) else {
-            return due;
-        };
-        let ready = self.with_limits(at, |limits, plan, id, kept| {
-            if !kept.waits || kept.reserved.is_some() || instant(kept.until) > now {
-                return due;
+    /// Uses the reserved tokens of `claim` for a request of the leaf at index `idx`, which costs
+    /// `cost`; tokens that are reserved for another request are exchanged.
+    fn use_reserved(&mut self, claim: &Claim, idx: u32, cost: Cost, now: u64) {
+        if !claim.is_reserved {
+            return;
+        }
+        self.each_limit(idx, now, |limits, plan, id, kept| {
+            if kept.reserved != Some(cost) {
+                kept.release(limits, plan, id, now);
+                kept.take(limits, plan, id, (cost, now), &mut false);
             }
-            kept.reserved = Some(cost);
-            let maximums = limits.maximums(&mut kept.places);
-            let ready = maximums.map(|(meter, place)| {
-                let after = meter.take(&plan.buckets, id, place, cost, now);
-                after.saturating_sub(meter.span(cost))
-            });
-            ready.fold(due, u64::max)
+            kept.reserved = None;
         });
-        ready.flatten().unwrap_or(due)
     }
 
     /// Calls `f` for the limits of the leaf at index `idx` and of the nodes above it.
     fn each_limit(
         &mut self,
         mut idx: u32,
+        now: u64,
         mut f: impl FnMut(&CompiledLimits, &LimitPlan, u64, &mut NodeLimit),
     ) {
-        while self.with_limits(idx, &mut f).is_some() {
+        while self.with_limits(idx, now, &mut f).is_some() {
             idx = self.parent(idx);
         }
     }
@@ -357,15 +384,89 @@ impl<I: Item> Members<I> {
     }
 }
 
+/// Tokens taken for a request that may be dispatched.
+pub(super) struct Claim {
+    /// Time until which the path of the request was throttled last, ns.
+    until: u64,
+    /// True if nodes of the path may have reserved the tokens.
+    is_reserved: bool,
+}
+
+impl Claim {
+    /// Claim of a request that is dispatched without regard to limits.
+    pub(super) const NONE: Self = Self {
+        until: 0,
+        is_reserved: false,
+    };
+}
+
+impl NodeLimit {
+    /// Takes the tokens of a request of `cost` from the buckets of the maximums of the node `id`.
+    /// Returns the instant from which they exist; sets `is_full` if a bucket has no place.
+    #[inline]
+    fn take(
+        &mut self,
+        limits: &CompiledLimits,
+        plan: &LimitPlan,
+        id: u64,
+        (cost, now): (Cost, u64),
+        is_full: &mut bool,
+    ) -> u64 {
+        let mut ready = 0;
+        for (meter, place) in limits.maximums(&mut self.places) {
+            match meter.take(plan, id, place, cost, now) {
+                Some(at) => ready = at.max(ready),
+                None => *is_full = true,
+            }
+        }
+        ready
+    }
+
+    /// Reserves the tokens that were taken for a request of `cost`, which exist from `ready` on.
+    fn reserve(&mut self, limits: &CompiledLimits, plan: &LimitPlan, cost: Cost, ready: u64) {
+        self.reserved = Some(cost);
+        self.until = clock(ready);
+        (self.units, self.span) = limits.span(plan, cost);
+    }
+
+    /// Applies a change of the limits: reserved tokens, in the same units, exist earlier or later.
+    fn rescale(&mut self, limits: &CompiledLimits, plan: &LimitPlan, now: u64) {
+        let (units, span) = match self.reserved {
+            Some(cost) => limits.span(plan, cost),
+            None => return,
+        };
+        let ahead = instant(self.until).saturating_sub(now);
+        if ahead > 0 && units == self.units {
+            self.until = clock(now.saturating_add(scale(ahead, self.span, span)));
+            self.span = span;
+        } else if ahead > 0 {
+            self.reserved = None;
+        }
+    }
+
+    /// Returns the reserved tokens to the buckets of the maximums of the node `id`.
+    #[cold]
+    fn release(&mut self, limits: &CompiledLimits, plan: &LimitPlan, id: u64, now: u64) {
+        if let Some(cost) = self.reserved.take() {
+            for meter in limits.max.iter().flatten() {
+                meter.refund(plan, id, cost, now);
+            }
+            self.until = self.until.min(clock(now));
+        }
+    }
+}
+
 impl<I: Item> State<I> {
-    /// Returns the leaf to dispatch from; without an eligible leaf, returns the time until which to
-    /// wait, ns, as the error.
+    /// Returns the leaf to dispatch from, whose next request gets the tokens of `claim`; without an
+    /// eligible leaf, returns the time until which to wait, ns, as the error.
     #[inline(never)]
     pub(super) fn pick_within_limits(&mut self, view: &PartView<'_>) -> Result<u32, u64> {
         let again = view.now.saturating_add(PAUSE);
         let (now, nodes) = (instant(view.now), &mut self.members);
         let tree = self.selector.tree.as_mut().ok_or(again)?;
-        tree.release(nodes, now, view.force);
+        if view.force || tree.throttle.first().is_some_and(|(_, due)| due <= now) {
+            tree.release(nodes, now, view.force);
+        }
         for _ in 0..LOOKS {
             let picked = match self.slice.holder() {
                 Some(idx) => Some(idx),
@@ -375,15 +476,21 @@ impl<I: Item> State<I> {
             let Some(idx) = picked else {
                 break;
             };
-            let at_maximum = nodes.at_maximum(idx, now).filter(|_| !view.force);
-            let Some((node, due)) = at_maximum else {
+            let front = nodes.leaf(idx).and_then(|leaf| leaf.queue.front());
+            let Some(cost) = front.filter(|_| !view.force).map(Item::cost) else {
                 return Ok(idx);
+            };
+            let (node, due) = match nodes.claim(idx, cost, now) {
+                Ok(claim) => {
+                    self.claim = claim;
+                    return Ok(idx);
+                }
+                Err(wait) => wait,
             };
             if let Some(stats) = nodes.stats_mut(idx) {
                 stats.throttled(nanoseconds(due.saturating_sub(now)));
             }
             self.slice.check(idx, false);
-            let due = nodes.reserve(idx, node, due, now);
             tree.park(nodes, node, due);
         }
         Err(tree.throttled_for().unwrap_or(again))
@@ -414,35 +521,25 @@ impl<I: Item> State<I> {
         let nodes = &mut self.members;
         self.selector.charge::<true>(nodes, idx, charge, next);
         if view.force {
-            self.force_tokens(idx, item.cost(), view.now);
+            self.force_tokens(idx, item.cost(), view.now, true);
             return 0;
         }
-        self.take_tokens(idx, item.cost(), view.now, item.arrival())
+        let claim = &self.claim;
+        nodes.use_reserved(claim, idx, item.cost(), instant(view.now));
+        if nodes.has_minimums() {
+            self.take_minimums(idx, item.cost(), view.now);
+        }
+        withheld(item.arrival(), self.claim.until.min(view.now))
     }
 
-    /// Takes the tokens of a request of `cost` from all buckets of the leaf at index `idx`. Returns
-    /// the time for which a request that arrived at `arrival` was throttled, ms.
-    fn take_tokens(&mut self, idx: u32, cost: Cost, now: u64, arrival: u64) -> u32 {
-        let mut until = 0;
-        let (time, now) = (now, instant(now));
+    /// Takes the tokens of a request of `cost` from the buckets of all minimums of the leaf at
+    /// index `idx`.
+    fn take_minimums(&mut self, idx: u32, cost: Cost, now: u64) {
+        let now = instant(now);
         let mut at = idx;
-        while let Some(taken) = self.members.with_limits(at, |limits, plan, id, kept| {
-            kept.waits = false;
-            if let Some(cost) = kept.reserved.take() {
-                for meter in limits.max.iter().flatten() {
-                    meter.refund(&plan.buckets, id, cost, now);
-                }
-            }
-            for (meter, place) in limits.maximums(&mut kept.places) {
-                meter.take(&plan.buckets, id, place, cost, now);
-            }
-            until = kept.until.max(until);
-            if !plan.has_minimums {
-                return None;
-            }
+        while let Some(taken) = self.members.with_limits(at, now, |limits, plan, id, kept| {
             let minimums = limits.min.iter().flatten();
-            let taken =
-                minimums.map(|meter| meter.take(&plan.buckets, id, &mut { NONE }, cost, now));
+            let taken = minimums.map(|meter| meter.take_minimum(plan, id, cost, now));
             taken.min().filter(|_| kept.is_in_floors)
         }) {
             let ready = taken.flatten();
@@ -451,38 +548,49 @@ impl<I: Item> State<I> {
             }
             at = self.members.parent(at);
         }
-        withheld(arrival, until.min(time))
     }
 
     /// Takes the tokens of a request of `cost` that is dispatched without queueing, if its entities
     /// are below their maximums and no earlier request is queued. Returns true if they are.
     pub(super) fn pass_within_limits(&mut self, idx: u32, cost: Cost, now: u64) -> bool {
         let is_first = self.members.arrival(idx).is_none() && !self.members.is_parked(idx);
-        let is_eligible = is_first && self.members.at_maximum(idx, instant(now)).is_none();
-        if is_eligible {
-            self.take_tokens(idx, cost, now, now);
+        let claim = is_first.then(|| self.members.claim(idx, cost, instant(now)));
+        let Some(Ok(claim)) = claim else {
+            return false;
+        };
+        self.members.use_reserved(&claim, idx, cost, instant(now));
+        if self.members.has_minimums() {
+            self.take_minimums(idx, cost, now);
         }
-        is_eligible
+        true
     }
 
     /// Takes the tokens of a request that is dispatched without regard to limits; the debt is at
-    /// most 10 s.
+    /// most 10 s. A queued request has the reserved tokens.
     #[cold]
-    pub(super) fn force_tokens(&mut self, idx: u32, cost: Cost, now: u64) {
-        self.members.each_limit(idx, |limits, plan, id, _| {
-            for meter in limits.meters() {
-                meter.force(&plan.buckets, id, cost, DEBT_MAX, instant(now));
-            }
-        });
+    pub(super) fn force_tokens(&mut self, idx: u32, cost: Cost, now: u64, is_queued: bool) {
+        self.members
+            .each_limit(idx, instant(now), |limits, plan, id, kept| {
+                if is_queued {
+                    kept.release(limits, plan, id, instant(now));
+                }
+                for meter in limits.meters() {
+                    meter.force(plan, id, cost, DEBT_MAX, instant(now));
+                }
+            });
     }
 
     /// Returns the tokens of a request that ended unprocessed; its entities may dispatch again.
     pub(super) fn refund_tokens(&mut self, mut idx: u32, cost: Cost, now: u64) {
-        self.members.each_limit(idx, |limits, plan, id, _| {
-            for meter in limits.meters() {
-                meter.refund(&plan.buckets, id, cost, instant(now));
-            }
-        });
+        self.members
+            .each_limit(idx, instant(now), |limits, plan, id, kept| {
+                for meter in limits.meters() {
+                    meter.refund(plan, id, cost, instant(now));
+                }
+                // The next request takes the place of the one that ended.
+                let (_, span) = limits.span(plan, cost);
+                kept.until = kept.until.saturating_sub(nanoseconds(span));
+            });
         while self.members.entity(idx).is_some() {
             self.apply_limits(idx, now);
             idx = self.members.parent(idx);
@@ -491,9 +599,9 @@ impl<I: Item> State<I> {
 
     /// Ends the parking of the leaf at index `idx`, which has lost its last request.
     #[cold]
-    pub(super) fn drop_empty(&mut self, idx: u32) {
+    pub(super) fn drop_empty(&mut self, idx: u32, now: u64) {
         if let Some(tree) = &mut self.selector.tree {
-            tree.drop_empty(&mut self.members, idx);
+            tree.drop_empty(&mut self.members, idx, instant(now));
         }
     }
 

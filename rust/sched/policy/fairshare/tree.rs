@@ -277,6 +277,7 @@ impl SchedulerTree {
 
     /// Returns the leaf that is dispatched next below the node at index `at`; at each level the
     /// child that `first` returns, or else the scheduler's choice.
+    #[inline(never)]
     pub(super) fn descend<I: Item>(
         &mut self,
         nodes: &mut Members<I>,

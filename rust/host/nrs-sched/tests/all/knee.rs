@@ -87,10 +87,16 @@ fn bounds() {
     let mut work = Work::new(PLACES_64, 2_000, 7);
     let mut search = Knee::new();
     for (max, slots) in [(3, 3), (32, 32), (20, 20), (1, 1), (0, 1)] {
+        // The capacity is that of the last search while the next one runs.
+        let before = search.capacity();
         search.bound(max);
         assert!(search.slots() <= max.max(1));
+        assert_eq!(search.capacity(), before);
         let end = work.now + 3 * NSEC_PER_SEC;
         work.tune(&mut search, end);
+        let found = search.found(true);
+        assert_eq!(search.capacity(), [found.requests, found.bytes]);
+        assert!(found.requests > 0);
         assert_eq!(search.found(true).slots, slots);
     }
 }

@@ -5,7 +5,8 @@
 
 use nrs_sched::{
     arena::{feed, view, Number, Request},
-    attr::{Attrs, CgroupPath, Id},
+    attr::{Attrs, CgroupPath, Id, IoPriority, Opcode},
+    capacity::Capacity,
     class::ClassId,
     item::Item,
     jobid::JobId,
@@ -17,7 +18,7 @@ use nrs_sched::{
             params::{CostModel, Locality, OppThreshold},
             Config, Shared as PartShared, State, Tunables, Update,
         },
-        BypassOutcome, BypassReason, Configuration, Decision, Grant, Part,
+        BypassOutcome, BypassReason, Configuration, Decision, Grant, Part, COUNTS_MAX,
     },
     rng::Rng,
     units::NSEC_PER_SEC as SECOND,
@@ -28,6 +29,9 @@ use std::collections::BTreeMap;
 struct Disk {
     parts: Vec<State<Request>>,
     plan: Option<Shared<LimitPlan>>,
+    /// Number of entities for which there are buckets.
+    classes: usize,
+    capacity: Shared<Capacity>,
     weights: Shared<Weights>,
     tunables: Tunables,
     now: u64,
@@ -35,7 +39,9 @@ struct Disk {
     service: u64,
     /// Requests and pages served, by user.
     served: BTreeMap<u32, (u64, u64)>,
-    /// Users, their groups, and the pages of their requests.
+    /// Users, their groups, and the pages of their requests. Users from 1,000 on write, and those
+    /// from 2,000 on have an I/O priority: thousands are its class, hundreds its level, and the
+    /// rest is the user.
     users: BTreeMap<u32, (u32, u32)>,
     id: u64,
 }
@@ -53,6 +59,8 @@ impl Disk {
         Self {
             parts: (0..parts).map(make).collect(),
             plan: None,
+            classes: 1024,
+            capacity: Shared::new(Capacity::new()).expect("memory"),
             weights: Shared::new(Weights::new()).expect("memory"),
             tunables,
             now: 86_400 * SECOND,
@@ -80,7 +88,7 @@ impl Disk {
             None => Limits::new().apply(limits),
         };
         let next = Shared::new(next.expect(limits)).expect("memory");
-        let plan = LimitPlan::new(next, before, 1024).expect("memory");
+        let plan = LimitPlan::new(next, before, self.classes, &self.capacity).expect("memory");
         self.plan = Some(Shared::new(plan).expect("memory"));
         let in_force = self.plan.clone().filter(|plan| !plan.limits().is_empty());
         let update = Update::new(self.weights.clone(), &self.tunables).with_limits(in_force);
@@ -94,9 +102,15 @@ impl Disk {
     }
 
     fn attrs(uid: u32, gid: u32) -> Attrs {
+        let (class, level) = ((uid / 1_000) as u16, (uid / 100 % 10) as u16);
         Attrs {
-            uid: Id::new(uid),
+            uid: Id::new(uid % 100),
             gid: Id::new(gid),
+            opcode: match class {
+                0 => Opcode::OST_READ,
+                _ => Opcode::OST_WRITE,
+            },
+            io_priority: IoPriority::from_kernel(((class.saturating_sub(1)) << 13) | level),
             ..Attrs::UNKNOWN
         }
     }
@@ -117,6 +131,28 @@ impl Disk {
         for part in 0..self.parts.len() {
             for uid in users.iter().flat_map(|uid| vec![*uid; depth as usize]) {
                 self.push(part, uid);
+            }
+        }
+    }
+
+    /// Changes limits part by part; each dispatches meanwhile.
+    fn set_by_parts(&mut self, limits: &str) {
+        let before = self.plan.as_deref().expect("a plan");
+        let next = before.limits().apply(limits).expect(limits);
+        let next = Shared::new(next).expect("memory");
+        let plan = LimitPlan::new(next, Some(before), 1024, &self.capacity).expect("memory");
+        let plan = Some(Shared::new(plan).expect("memory"));
+        let update = Update::new(self.weights.clone(), &self.tunables).with_limits(plan.clone());
+        self.plan = plan;
+        for part in 0..self.parts.len() {
+            self.parts[part].update(update.clone(), self.now);
+            let mut from = Some(0);
+            while let Some(idx) = from {
+                from = self.parts[part].refresh(idx, 2, self.now);
+            }
+            if let Decision::Item((request, grant)) = self.parts[part].get(&view(self.now, false)) {
+                self.parts[part].stop(&grant, request.cost(), self.now);
+                self.push(part, request.owner);
             }
         }
     }
@@ -238,6 +274,192 @@ fn a_burst_is_spent_at_the_speed_of_the_device() {
     assert!((200..=225).contains(&served), "{served}");
     assert!(disk.now >= start);
     assert_near(&disk.rates(10), &[20.0], 1.0);
+}
+
+/// Verifies that a maximum is exact over many partitions, from the first request on: each partition
+/// takes tokens ahead of time, and dispatches when they exist.
+#[test]
+fn a_maximum_holds_over_all_partitions() {
+    for parts in [1, 3, 8] {
+        let mut disk = Disk::new("gid_then_uid_fair", parts, 100_000).with_users(&[(1, 1)], 1);
+        disk.set("", "uid:1:max=400 gid:1:max=200");
+        disk.fill(4);
+        for seconds in 1..=5 {
+            let served = disk.run(1)[&1].0;
+            let first = if seconds == 1 { 3 } else { 0 };
+            assert!((199..=201 + first).contains(&served), "{parts}: {served}");
+        }
+    }
+}
+
+/// Verifies parts of the capacity, for requests of one size and of several; without a known
+/// capacity nothing is limited, and a change of the capacity takes effect at once.
+#[test]
+fn percents_of_the_capacity() {
+    let mut disk = Disk::new("uid_fair", 2, 400).with_users(&[(1, 0), (2, 0)], 4);
+    disk.set("", "uid:1:max=20%");
+    disk.fill(4);
+    assert_near(&disk.rates(10), &[200.0, 200.0], 1.0);
+    disk.capacity.set([400, 400 * 4 * 4096]);
+    disk.run(2);
+    assert_near(&disk.rates(10), &[80.0, 320.0], 1.0);
+    disk.set("", "uid:1:max=20%+burst=10s uid:2:max=50%");
+    disk.run(2);
+    assert_near(&disk.rates(10), &[80.0, 200.0], 1.0);
+    disk.capacity.set([200, 200 * 4 * 4096]);
+    disk.run(2);
+    assert_near(&disk.rates(10), &[40.0, 100.0], 1.0);
+    // A minimum beside a weight.
+    disk.capacity.set([400, 400 * 4 * 4096]);
+    disk.set("uid:2:9", "clear uid:1:min=25%");
+    disk.run(2);
+    assert_near(&disk.rates(10), &[100.0, 300.0], 2.0);
+    // Small requests: half of the requests/s and an eighth of the bytes/s are 25 %.
+    disk.set("clear", "clear uid:*:max=25%");
+    disk.users.insert(1, (0, 1));
+    disk.run(2);
+    assert_near(&disk.rates(10), &[160.0, 100.0], 2.0);
+}
+
+/// Verifies that reads and writes of a user have limits apart, and do not wait for each other.
+#[test]
+fn reads_and_writes_apart() {
+    let users = [(1, 0), (1_001, 0), (2, 0), (1_002, 0)];
+    for parts in [1, 2] {
+        let mut disk = Disk::new("uid_then_opcode_fair", parts, 400).with_users(&users, 1);
+        disk.set("", "uid:1&opcode:ost_write:max=20");
+        disk.fill(4);
+        disk.run(2);
+        // The user's reads take what the writes leave of the user's half.
+        assert_near(&disk.rates(20), &[180.0, 100.0, 20.0, 100.0], 1.0);
+        // All users' writes, each user's at the limit; a maximum of the user holds over both.
+        disk.set("", "clear uid:*&opcode:ost_write:max=10 uid:2:max=100");
+        disk.run(2);
+        assert_near(&disk.rates(20), &[290.0, 90.0, 10.0, 10.0], 1.0);
+        disk.set("opcode:ost_read:3", "clear");
+        disk.run(2);
+        assert_near(&disk.rates(20), &[150.0, 150.0, 50.0, 50.0], 1.0);
+    }
+}
+
+/// Verifies that I/O priorities divide what a user has, by level and class, and not what others
+/// have.
+#[test]
+fn io_priorities() {
+    // User 1 with be-0, be-4 and be-7, user 2 idle, and user 3 without a priority.
+    let users = [(3_001, 0), (3_401, 0), (3_701, 0), (4_002, 0), (3, 0)];
+    let mut disk = Disk::new("uid_then_ioprio_fair", 1, 390).with_users(&users, 1);
+    disk.fill(16);
+    disk.run(2);
+    assert_near(&disk.rates(40), &[130.0, 80.0, 40.0, 10.0, 130.0], 1.0);
+    // Idle requests get what others leave, and real-time ones nearly all.
+    let users = [(3_401, 0), (4_001, 0)];
+    let mut disk = Disk::new("ioprio_then_uid_fair", 1, 400).with_users(&users, 1);
+    disk.set("", "ioprio:idle:class=normal");
+    disk.fill(4);
+    assert_near(&disk.rates(20), &[320.0, 80.0], 1.0);
+    let users = [(3_401, 0), (4_001, 0), (4_002, 0), (2_002, 0)];
+    let mut disk = Disk::new("ioprio_then_uid_fair", 1, 400).with_users(&users, 1);
+    disk.fill(16);
+    disk.run(2);
+    let got = disk.rates(20);
+    assert_near(&got[..1], &[400.0 * 800.0 / 804.0], 1.0);
+    assert!(got[1] > 1.0 && got[2] + got[3] < 1.0, "{got:?}");
+}
+
+/// Verifies that tokens reserved under one limit neither delay nor speed up requests under another
+/// one.
+#[test]
+fn reservations_follow_changes_of_limits() {
+    let make = |parts| {
+        let disk = Disk::new("uid_fair", parts, 1000);
+        let mut disk = disk.with_users(&[(1, 0), (2, 0)], 256);
+        disk.set("", "uid:1:max=10KB/s uid:2:max=1000");
+        disk.fill(4);
+        disk.run(1);
+        disk
+    };
+    // In another unit, at once.
+    let mut disk = make(1);
+    disk.set("", "-uid:1");
+    disk.run(1);
+    disk.set("", "uid:1:max=100");
+    assert_near(&disk.rates(5)[..1], &[100.0], 2.0);
+    // At a faster rate in the same unit: 1 MiB each.
+    let mut disk = make(8);
+    disk.set("", "uid:1:max=100MiB/s");
+    assert_near(&disk.rates(5)[..1], &[100.0], 2.0);
+    // Without limits for a moment, while the others keep theirs.
+    let mut disk = make(8);
+    disk.set("", "-uid:1");
+    disk.set("", "uid:1:max=1MiB/s");
+    let first = disk.rates(20)[0] * 20.0;
+    assert!((18.0..=22.0).contains(&first), "{first}");
+}
+
+/// Verifies that a change of another limit, which reaches the partitions one after the other while
+/// they dispatch, does not make requests of an entity wait and then go at once.
+#[test]
+fn reservations_keep_their_turns() {
+    for (before, change, rate) in [
+        ("uid:1:max=1", "uid:9:max=5", 1),
+        ("uid:1:max=20", "uid:1:max=1", 1),
+        ("uid:1:max=1", "uid:1:max=20", 20),
+    ] {
+        let mut disk = Disk::new("uid_fair", 8, 1000).with_users(&[(1, 0)], 1);
+        disk.set("", before);
+        disk.fill(4);
+        disk.run(5);
+        disk.set_by_parts(change);
+        disk.run(1);
+        for second in 0..16 {
+            let served = disk.run(1).get(&1).map_or(0, |sums| sums.0);
+            let near = (rate - 1..=rate + 1).contains(&served);
+            assert!(near, "{change}, second {second}: {served}");
+        }
+    }
+}
+
+/// Verifies that a removed request returns its reserved tokens.
+#[test]
+fn removed_requests_return_tokens() {
+    let mut disk = Disk::new("gid_then_uid_fair", 2, 1000).with_users(&[(1, 1)], 1);
+    disk.set("", "uid:1:max=1 gid:1:max=2");
+    // Returns the time until the next request of a part may be dispatched; uses the credit first.
+    let wait = |disk: &mut Disk, part: usize| loop {
+        match disk.parts[part].get(&view(disk.now, false)) {
+            Decision::Item(_) => disk.push(part, 1),
+            Decision::Throttled { until } => return until,
+            Decision::Empty => disk.push(part, 1),
+        }
+    };
+    let first = wait(&mut disk, 0);
+    // The second of two requests is the one in the queue.
+    let class = disk.parts[0].classify(&Disk::attrs(1, 1), disk.now);
+    let mut request = Request::new(1, 1_000, 1, disk.now);
+    let place = request.register();
+    let part = &mut disk.parts[0];
+    part.enqueue(request, class, disk.now).expect("queued");
+    while let Decision::Item(_) = part.get(&view(first, false)) {}
+    let second = part.throttled(first).expect("throttled");
+    assert!(second > first);
+    part.dequeue(class, &place, first).expect("queued");
+    // The other partition gets the turn.
+    disk.now = first;
+    assert_eq!(wait(&mut disk, 1), second);
+}
+
+#[test]
+fn requests_without_a_bucket_are_counted() {
+    let users: Vec<(u32, u32)> = (1..=400).map(|uid| (uid, 0)).collect();
+    let mut disk = Disk::new("uid_fair", 1, 4_000).with_users(&users, 1);
+    disk.classes = 1;
+    disk.set("", "uid:*:max=1+1MB/s");
+    disk.fill(2);
+    disk.run(1);
+    let mut counts = [0; COUNTS_MAX];
+    disk.parts[0].add_counts(&mut counts);
+    assert!(counts.iter().any(|count| *count > 1_000), "{counts:?}");
 }
 
 #[test]
@@ -602,7 +824,7 @@ fn storm(mode: &str, parts: u32, seed: u64) {
                     None => Limits::new().apply(text),
                 };
                 let next = Shared::new(next.expect(text)).expect("memory");
-                let plan = LimitPlan::new(next, before, 1024).expect("memory");
+                let plan = LimitPlan::new(next, before, 1024, &disk.capacity).expect("memory");
                 disk.plan = Some(Shared::new(plan).expect("memory"));
                 let weights = format!("uid:{}:{}", draw(6), 1 + draw(9));
                 let weights = disk.weights.apply(&weights).expect("valid");

@@ -4,7 +4,7 @@
 
 use crate::fuzz_rules as harness;
 use nrs_sched::{
-    attr::{CgroupPath, Id, Opcode},
+    attr::{CgroupPath, Id, IoPriority, Opcode},
     jobid::JobId,
     key::Field,
     nid::Nid,
@@ -52,7 +52,7 @@ const OPCODES: [Opcode; 4] = [
 
 /// Generates subjects; ids of 0 are absent.
 fn who() -> impl Strategy<Value = Subject> {
-    let ids = proptest::array::uniform5(0u32..4);
+    let ids = proptest::array::uniform6(0u32..4);
     let attrs = (0..NIDS.len() + 1, 0..JOBS.len(), 0..OPCODES.len(), ids);
     attrs.prop_map(|(nid, job, opcode, ids)| {
         let id = |i: usize| match ids[i] {
@@ -63,6 +63,10 @@ fn who() -> impl Strategy<Value = Subject> {
             nid: NIDS.get(nid).map(|nid| Nid::parse(nid).unwrap()),
             jobid: JobId::new(JOBS[job].as_bytes()),
             opcode: OPCODES[opcode],
+            io_priority: match ids[5] {
+                0 => IoPriority::NONE,
+                level => IoPriority::from_kernel((level - 1) as u16 | (2 << 13)),
+            },
             uid: id(0),
             gid: id(1),
             projid: id(2),
@@ -85,6 +89,7 @@ fn condition() -> impl Strategy<Value = String> {
             Field::Jobid => JOB_ITEMS[item % JOB_ITEMS.len()].into(),
             Field::Opcode => OPCODES[1 + item % 3].to_string(),
             Field::Cgroup => CGROUP_ITEMS[item % CGROUP_ITEMS.len()].into(),
+            Field::IoPriority => format!("be-{}", item % 3),
             _ => (item % 3).to_string(),
         });
         let items: Vec<String> = items.collect();

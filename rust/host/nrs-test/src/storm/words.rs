@@ -60,11 +60,13 @@ const GENTLE: [(&str, u64, u64); 12] = [
 const GRAMMAR: &str = "
 high_priority_sources: none|realtime|meta prio|realtime meta prio
 head: ||| reg| hp
-fields: uid|gid|jobid|opcode|nid|projid|uid+gid|jobid+uid|uid+opcode
+fields: uid|gid|jobid|opcode|nid|projid|uid+gid|jobid+uid|uid+opcode|uid+ioprio
 nrs_fairshare_weights: clear|<weights>|<weights>|<weights>|<weights>|<weights>|<weights>
 weights: <weight>|<weight>,<weight>|<weight>,<weight>,<weight>|<weight>,<weight>,<weight>,<weight>
 weight: <entity>:<1-10000>|<entity>:<1-10000>|<entity>:<1-10000>|-<entity>
-entity: uid:<1000-1005>|gid:<0-5>|jobid:fio.<1000-1005>|jobid:job.*
+entity: <name>|<name>|<name>|<name>&opcode:ost_write|uid:*&<priority>|<priority>|opcode:ost_read
+name: uid:<1000-1005>|gid:<0-5>|jobid:fio.<1000-1005>|jobid:job.*
+priority: ioprio:be-<0-7>|ioprio:idle
 nrs_fairshare_limits: clear|<limits>|<limits>,<limits>|<limits>,<limits>,<limits>
 limits: <entity>:<limit>|<entity>:<limit>|uid:*:<limit>|-<entity>|-uid:*
 limit: max=$|max=$+class=idle|min=1+max=$+burst=<1-20>s|class=realtime|min=<1-20>

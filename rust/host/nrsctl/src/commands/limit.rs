@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind, Result};
-use crate::items::{ListArgs, LIMITS};
+use crate::items::{note_unused, ListArgs, LIMITS};
 use crate::kernel::Kernel;
 use crate::show;
 
@@ -37,10 +37,10 @@ pub enum LimitAction {
 pub struct LimitSet {
     /// Name of the service.
     service: String,
-    /// Entities, each with limits of its own: uid:alice, gid:*, cgroup:/machine.slice/*.
+    /// Entities, each with limits of its own: uid:alice, gid:*, 'uid:bob&opcode:ost_write'.
     #[arg(required = true, value_name = "FIELD:VALUE")]
     names: Vec<String>,
-    /// Maximum: 100 requests/s, 20MB/s, both (100,20MB/s), or unlimited.
+    /// Maximum: 100 requests/s, 20MB/s, 10% of the capacity, several (100,20MB/s), or unlimited.
     #[arg(long, value_name = "RATE[,RATE]")]
     max: Option<String>,
     /// Guaranteed minimum, in the same units.
@@ -109,7 +109,21 @@ pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
             let setting = set.setting()?;
             let items = set.names.iter();
             let items = items.map(|name| LIMITS.item(kernel, name, &format!("{name}:{setting}")));
-            LIMITS.set(kernel, &set.service, items)
+            LIMITS.set(kernel, &set.service, items)?;
+            if setting.contains('%') && kernel.get(&set.service, "slots")?.trim() != "auto" {
+                writeln!(
+                    out,
+                    "{0}: limits in % need the capacity that automatic slots measure\n  \
+                     to measure it: nrsctl set_param {0}.slots=auto",
+                    set.service
+                )?;
+            }
+            note_unused(
+                kernel,
+                &set.service,
+                set.names.iter().map(String::as_str),
+                out,
+            )
         }
         LimitAction::Unset {
             service,

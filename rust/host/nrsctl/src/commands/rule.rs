@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use nrs_sched::attr::{Attrs, CgroupPath, Id, Opcode};
+use nrs_sched::attr::{Attrs, CgroupPath, Id, IoPriority, Opcode};
 use nrs_sched::key::Field;
 use nrs_sched::rules::{ConditionValue, Subject};
 
@@ -322,6 +322,9 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
                 attrs.cgroup = CgroupPath::intern(value.as_bytes()).unwrap_or(path);
             }
             (Field::Opcode, _) => attrs.opcode = Opcode::parse(value).unwrap_or(Opcode::NONE),
+            (Field::IoPriority, _) => {
+                attrs.io_priority = IoPriority::parse(value).unwrap_or(IoPriority::NONE);
+            }
             (_, ConditionValue::Job(job)) => attrs.jobid = job,
             (_, ConditionValue::Nid(nid)) => attrs.nid = Some(nid),
             _ => return Err(refused("a value, not a pattern")),

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind, Result};
-use crate::items::{ListArgs, WEIGHTS};
+use crate::items::{note_unused, ListArgs, WEIGHTS};
 use crate::kernel::Kernel;
 use crate::show;
 
@@ -81,7 +81,9 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
                 WEIGHTS.item(kernel, text, &format!("{name}:{weight}"))
             });
-            WEIGHTS.set(kernel, service, items)
+            WEIGHTS.set(kernel, service, items)?;
+            let names = weights.iter().filter_map(|weight| weight.rsplit_once('='));
+            note_unused(kernel, service, names.map(|(name, _)| name), out)
         }
         WeightAction::Follow(args) => follow::run(args, kernel),
         WeightAction::Unset {

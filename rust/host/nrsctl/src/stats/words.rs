@@ -175,7 +175,7 @@ fn meaning(snapshot: &Snapshot, policy: &Policy) -> String {
 }
 
 /// Levels of fairshare and fields of tbf, with the words for their values.
-const FIELDS: [(&str, &str); 9] = [
+const FIELDS: [(&str, &str); 10] = [
     ("uid", "user"),
     ("gid", "group"),
     ("jobid", "job"),
@@ -184,6 +184,7 @@ const FIELDS: [(&str, &str); 9] = [
     ("projid", "project"),
     ("nodemap", "node map"),
     ("cgroup", "cgroup"),
+    ("ioprio", "priority level"),
     ("size", "jobs by their size"),
 ];
 

@@ -38,6 +38,16 @@ fn items() {
         ("nid:fe80::1@o2ib1:2", "nid:fe80::1@o2ib1:2\n"),
         ("nid:fe80::1@o2ib1:2 -nid:fe80::1@o2ib1", ""),
         ("nid:0@lo:9", "nid:0@lo:9\n"),
+        ("ioprio:idle:2 opcode:*:3", "ioprio:idle:2\nopcode:*:3\n"),
+        ("gid:2&uid:1:3 uid:1&gid:2:4", "uid:1&gid:2:4\n"),
+        ("gid:2&uid:*:3 uid:1:1 -uid:*&gid:2", "uid:1:1\n"),
+        ("gid:2&uid:*:3 clear", ""),
+        ("jobid:R&D.0:5", "jobid:\"R&D.0\":5\n"),
+        ("jobid:R&D&uid:1:5 -jobid:R&D&uid:1", ""),
+        (
+            "cgroup:\"/a&b\"&jobid:\"x&gid:1\":3",
+            "jobid:\"x&gid:1\"&cgroup:\"/a&b\":3\n",
+        ),
         ("jobid:dd.0:2", "jobid:dd.0:2\n"),
         ("jobid:a:b:2", "jobid:a:b:2\n"),
         ("jobid:a:b:2 -jobid:a:b", ""),
@@ -128,7 +138,22 @@ fn refused() {
         ("uid", "FIELD:VALUE:WEIGHT"),
         ("-", "FIELD:VALUE:WEIGHT"),
         ("uid=1:2", "unknown field"),
-        ("opcode:ost_read:2", "unknown field"),
+        ("opcodes:ost_read:2", "unknown field"),
+        ("opcode:read:2", "an operation"),
+        ("ioprio:be:2", "I/O priority"),
+        ("uid:1&gid:2&jobid:a:2", "more than two"),
+        ("uid:1&uid:2:2", "same field"),
+        ("uid:*&uid:2:2", "same field"),
+        ("uid:1&", "decimal number"),
+        ("uid:1&:2", "decimal number"),
+        ("uid:1&gid:2", "no weight"),
+        ("uid:1:5&gid:2:2", "decimal number"),
+        ("jobid:\"a\":7&uid:1:5", "FIELD:VALUE:WEIGHT"),
+        ("cgroup:\"/a\":5&uid:1:10", "FIELD:VALUE:WEIGHT"),
+        ("-jobid:\"a\":7&uid:1", "FIELD:VALUE:WEIGHT"),
+        ("jobid:\"a\"&gid:b:2", "decimal number"),
+        ("-uid:1&gid:2", "to remove"),
+        ("-uid:1&gid:2:3", "decimal number"),
         (":1:2", "unknown field"),
         ("uid:1000", "no weight"),
         ("jobid:\"dd.0\"", "no weight"),
@@ -294,7 +319,7 @@ fn weights_of_cgroups() {
         assert_eq!(found, path(named), "{text}");
         assert_eq!(all.of(&Key::Cgroup(found)), weight, "{text}");
     }
-    let at = |key, field| all.find(&key, field).unwrap();
+    let at = |key, field| all.find(&key, field, &|_| None).unwrap();
     assert_eq!(at(Key::Absent(Field::Cgroup), Field::Cgroup), 1);
     assert_eq!(at(Key::Default, Field::Cgroup), 9);
     assert_eq!(at(Key::Default, Field::Uid), 1);
@@ -306,4 +331,70 @@ fn weights_of_cgroups() {
     assert_eq!(more.paths.as_slice().len(), 3);
     assert_eq!(shown(&made(&shown(&more))), shown(&more));
     assert!(shown(&more).contains("cgroup:/machine.slice/b-*.scope:5\n"));
+}
+
+/// Verifies that a pair stands for the entities of the one below those of the other, in whatever
+/// order the levels are, and precedes other items.
+#[test]
+fn pairs() {
+    let weights = made(
+        "uid:1:2 uid:*:3 uid:1&opcode:ost_write:7 uid:*&jobid:b*:8 uid:1&gid:5:9 gid:6&uid:*:10 \
+         cgroup:/a.slice/*&ioprio:idle:11",
+    );
+    let write = Key::Opcode(Opcode::OST_WRITE);
+    let path = CgroupPath::intern(b"/a.slice/x").unwrap();
+    assert_eq!(weights.named_cgroup(path), path);
+    for (key, above, want) in [
+        (Key::Uid(1), vec![], 2),
+        (Key::Uid(2), vec![Key::Gid(5)], 3),
+        (Key::Uid(1), vec![Key::Gid(5)], 9),
+        (Key::Gid(5), vec![Key::Uid(1)], 9),
+        (Key::Uid(7), vec![Key::Gid(6)], 10),
+        (Key::Default, vec![Key::Gid(6)], 10),
+        (Key::Default, vec![Key::Gid(7)], 3),
+        (write, vec![], 1),
+        (write, vec![Key::Gid(5), Key::Uid(1)], 7),
+        (write, vec![Key::Uid(2)], 1),
+        (Key::Opcode(Opcode::OST_READ), vec![Key::Uid(1)], 1),
+        (job("bb"), vec![Key::Uid(4)], 8),
+        (job("ab"), vec![Key::Uid(4)], 1),
+        (job("bb"), vec![Key::Absent(Field::Uid)], 1),
+        (
+            Key::IoPriority(IoPriority::from_kernel(3 << 13)),
+            vec![Key::Cgroup(path)],
+            11,
+        ),
+        (Key::IoPriority(IoPriority::from_kernel(3 << 13)), vec![], 1),
+        (
+            Key::IoPriority(IoPriority::from_kernel((2 << 13) | 6)),
+            vec![],
+            2,
+        ),
+        (Key::Absent(Field::IoPriority), vec![], 4),
+    ] {
+        let field = match key {
+            Key::Default => Field::Uid,
+            key => key.field().unwrap(),
+        };
+        let find = |field| {
+            let mut above = above.iter();
+            above.find(|key: &&Key| key.field() == Some(field)).copied()
+        };
+        let got = weights.find(&key, field, &find);
+        assert_eq!(got, Some(want), "{key} below {above:?}");
+    }
+    // Above a cgroup whose text is not known, an entity has its own item.
+    let unknown = made("uid:2:5 cgroup:/a/*&uid:2:7");
+    let above = |field| (field == Field::Cgroup).then(|| Key::Cgroup(CgroupPath::from_number(99)));
+    assert_eq!(unknown.find(&Key::Uid(2), Field::Uid, &above), Some(5));
+    let fewer = weights.apply("-uid:1&opcode:ost_write").unwrap();
+    assert_eq!((weights.len(), fewer.len()), (7, 6));
+    assert_eq!(shown(&made(&shown(&fewer))), shown(&fewer));
+    let full: Vec<String> = (0..PAIRS_MAX).map(|i| format!("uid:{i}&gid:1:2")).collect();
+    let full = made(&full.join(" "));
+    assert_eq!(
+        full.apply("uid:100&gid:1:2").err().unwrap().code,
+        Code::NoSpace
+    );
+    assert!(full.apply("uid:1&gid:1:3 uid:100:2").is_ok());
 }

@@ -97,19 +97,24 @@ impl WorkItem for Tuner {
             return;
         }
         let totals = this.totals();
-        let mut capacity = [0; 2];
+        let (mut capacity, mut known, mut all) = ([0; 2], 0, 0);
         for partitions in this.partitions.used() {
             let target = partitions.target();
             let totals = totals.get(usize::from(target.index()));
             if totals.is_some_and(|totals| target.tune(*totals)) {
                 partitions.pass_on(PendingSubmission::none());
             }
-            for (sum, rate) in capacity.iter_mut().zip(target.capacity()) {
+            let rates: [u64; 2] = target.capacity();
+            all = u64::saturating_add(all, 1);
+            known = u64::saturating_add(known, (rates != [0; 2]).into());
+            for (sum, rate) in capacity.iter_mut().zip(rates) {
                 *sum = rate.saturating_add(*sum);
             }
         }
         if let Some(measured) = &this.capacity {
-            measured.set(capacity);
+            // A target that was not measured counts as the average of the others.
+            let whole = |sum: u64| sum.saturating_mul(all).checked_div(known);
+            measured.set(capacity.map(|sum| whole(sum).unwrap_or(0)));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 //! Capacity of a service, for limits in percent.
 //!
-//! A request takes the mean of its parts of the requests/s and of the bytes/s, so that all requests
-//! together take the whole, whatever their sizes.
+//! A request takes the larger of its parts of the requests/s and of the bytes/s. These are the most
+//! that were measured, which small and large requests reach at different times.
 
 use crate::sched::{
     atomic::AtomicWord,
@@ -13,7 +13,7 @@ use crate::sched::{
 
 /// Measured capacity of a service: what all its devices serve together.
 pub struct Capacity {
-    /// [`Pace`] of requests and of bytes at twice the capacity; 0 if unknown.
+    /// [`Pace`] of requests and of bytes at the capacity; 0 if unknown.
     paces: [AtomicWord; 2],
 }
 
@@ -28,8 +28,7 @@ impl Capacity {
     /// Sets the capacity, requests and bytes per second; 0: unknown.
     pub fn set(&self, rates: [u64; 2]) {
         for (pace, rate) in self.paces.iter().zip(rates) {
-            let twice = Pace::new(rate.saturating_mul(2));
-            let word = if rate == 0 { 0 } else { twice.word() };
+            let word = if rate == 0 { 0 } else { Pace::new(rate).word() };
             if pace.get() != word {
                 pace.set(word);
             }
@@ -43,6 +42,6 @@ impl Capacity {
             let pace = Pace::from_word(pace.get());
             pace.span(unit.of(cost))
         });
-        spans.fold(0, u64::saturating_add)
+        spans.fold(0, u64::max)
     }
 }

@@ -306,7 +306,7 @@ pub struct Knee {
     ups: u32,
     /// Number of trials up before the following one down; 0: the search has not finished.
     next_ups: u32,
-    /// Requests and bytes per second of the last search that finished; 0: none has.
+    /// Most requests and most bytes per second of the searches that finished; 0: none has.
     measured: [u64; 2],
 }
 
@@ -359,10 +359,12 @@ impl Knee {
         }
     }
 
-    /// Returns the requests and bytes per second that the device serves at most, as last measured;
-    /// 0 before the first search has finished.
+    /// Returns the most requests and the most bytes per second that searches found, possibly with
+    /// different requests; 0 before the first search has finished.
+    ///
+    /// A device that is slower for a time keeps its capacity; each restart takes off 1/256.
     pub fn capacity(&self) -> [u64; 2] {
-        self.rates().unwrap_or(self.measured)
+        self.measured
     }
 
     /// Returns the standard, requests and bytes per second, if a search has finished.
@@ -439,6 +441,10 @@ impl Knee {
             self.tried = self.tried.saturating_add(1);
         }
         self.judge();
+        let found = self.rates().unwrap_or_default();
+        for (most, rate) in self.measured.iter_mut().zip(found) {
+            *most = rate.max(*most);
+        }
     }
 
     /// Continues with `slots` in `phase`.
@@ -455,7 +461,7 @@ impl Knee {
 
     /// Restarts the search.
     fn start(&mut self) {
-        self.measured = self.capacity();
+        self.measured = self.measured.map(|rate| rate.saturating_sub(rate / 256));
         self.ups = 0;
         self.next_ups = 0;
         self.units = [0; 3];

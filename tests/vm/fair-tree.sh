@@ -447,7 +447,37 @@ percent() {
 	limit 'clear uid:*:max=40%'
 	sleep 0.5
 	rates 5 320 320
+	# A disk that is slower for a time keeps its capacity.
+	echo 4 >/sys/kernel/config/nrs/below/slots
+	sleep 4
+	echo 8 >/sys/kernel/config/nrs/below/slots
+	sleep 0.5
+	rates 5 320 320
 	grep -q "limits_full: 0" "$(at svc nrs_policies)"
+}
+
+# Verifies that a maximum holds over two disks of unlike speed, which get tokens in turn, and that
+# others on the disks are not held up.
+two_disks() {
+	module
+	slow_lower nb0 33333000 size=1024
+	slow_lower nb1 3000000 size=1024
+	mkdir /sys/kernel/config/nrs/svc
+	echo 8 >/sys/kernel/config/nrs/svc/slots
+	policy svc 'fairshare uid_fair'
+	sharer a /dev/nb0 svc
+	sharer b /dev/nb1 svc
+	sharer c /dev/nb1 svc
+	begin a 1001
+	begin b 1001
+	begin c 1002
+	backlogged 4 4 4
+	limit uid:1001:max=60
+	sleep 0.5
+	rates 2 0 0 0
+	within 2 $(((got[0] + got[1]) * 1000)) $((60 * time / 1000)) || fail "${got[*]}"
+	[ "${got[0]}" -ge 100 ] && [ "${got[1]}" -ge 100 ] || fail "not in turn: ${got[*]}"
+	more 0.9 "${got[2]}" $((2600 * time / 1000000)) || fail "${got[*]}"
 }
 
 # Verifies a minimum of a user whose share is 1/31, and classes of importance.
@@ -521,6 +551,7 @@ try 60 "fairshare: shares by I/O priority, in a user and of all, within 2 %" pri
 dm_only try 60 "fairshare: maximums in percent of the measured capacity, within 5 %" percent
 try 60 "fairshare: a minimum within 2 %; class idle gets what is left" minimum
 long try 60 "fairshare: a burst" spent
+long try 60 "fairshare: a maximum over two disks of unlike speed, within 2 %" two_disks
 try 60 "fairshare: weights of cgroups from io.weight, 4 : 1 within 2 %" followed
 dm_only try 60 \
 	"two groups, four users, eight jobs: each share within 2 % from the second second on" composite

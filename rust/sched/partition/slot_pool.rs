@@ -164,6 +164,8 @@ pub struct SlotPool {
     /// 1 if no partition was ready at some time since the last call of
     /// [`SlotPool::was_always_contended`].
     uncontended_seen: Hint,
+    /// 1 while the only partition is backlogged, and not ready.
+    throttled: Hint,
     ready: PartitionSet,
     urgent: PartitionSet,
     /// Virtual time: the largest tag of a partition that had a turn.
@@ -191,6 +193,7 @@ impl SlotPool {
             lender: AtomicWord::new(0),
             waiting: PartitionSet::new(),
             uncontended_seen: Hint::new(0),
+            throttled: Hint::new(0),
             ready: PartitionSet::new(),
             urgent: PartitionSet::new(),
             clock: Hint::new(0),
@@ -380,7 +383,12 @@ impl SlotPool {
     /// Returns true if some partition was ready at all times since the last call: while all queued
     /// requests are throttled, their limits determine the rate of the device. Called by one task.
     pub fn was_always_contended(&self) -> bool {
-        let was_uncontended = self.is_uncontended() || self.uncontended_seen.get() != 0;
+        let is_throttled = match self.alone {
+            true => self.throttled.get() != 0,
+            false => self.ready.members() == 0,
+        };
+        let is_uncontended = self.is_uncontended() || is_throttled;
+        let was_uncontended = is_uncontended || self.uncontended_seen.get() != 0;
         self.uncontended_seen.set(0);
         !was_uncontended
     }
@@ -408,6 +416,9 @@ impl SlotPool {
         let is_throttled = old.ready && !new.ready && (self.alone || self.ready.members() == 0);
         if is_throttled || old.waiting && self.is_uncontended() {
             self.uncontended_seen.set(1);
+        }
+        if self.alone && old.ready != new.ready && old.waiting | new.waiting {
+            self.throttled.set((new.waiting && !new.ready).into());
         }
     }
 
@@ -604,8 +615,8 @@ mod tests {
                 assert!(pool.was_always_contended());
             }
             pool.mark(0, ready, throttled);
+            assert!(!pool.was_always_contended() && !pool.was_always_contended());
             pool.mark(0, throttled, ready);
-            assert!(!pool.was_always_contended());
             assert!(pool.was_always_contended() && !pool.is_uncontended());
         }
     }

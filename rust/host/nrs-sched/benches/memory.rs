@@ -37,6 +37,7 @@ fn main() {
         fair,
         fair.levels(2).named("fairshare2"),
         fair.levels(3).named("fairshare3"),
+        fair.limited().named("fairshare_limits"),
         Case::new("qbm", Kind::Qbm),
     ];
     for case in cases {

@@ -89,23 +89,24 @@ pub fn note_unused<'a>(
         let fields: Vec<&str> = std::iter::from_fn(|| next_name(&mut parts))
             .map(|part| part.split_once(':').map_or(part, |(field, _)| field))
             .collect();
-        let missing = |mode: &Mode| {
+        let missing = |mode: &Mode| -> Vec<&str> {
             let has = |field: &str| mode.levels().iter().any(|one| one.field().name() == field);
-            fields.iter().find(|field| !has(field)).copied()
+            fields.iter().copied().filter(|field| !has(field)).collect()
         };
-        if parsed.iter().any(|mode| missing(mode).is_none()) {
+        if parsed.iter().any(|mode| missing(mode).is_empty()) {
             continue;
         }
-        let field = parsed.first().map_or(fields.first().copied(), missing);
-        let field = field.unwrap_or_default();
+        let lacks = parsed.first().map_or(fields.clone(), missing);
+        let levels = lacks.join("_then_");
         let mode = match modes.first() {
-            Some(mode) => mode.replace("_fair", &format!("_then_{field}_fair")),
-            None => format!("{}_fair", fields.join("_then_")),
+            Some(mode) => mode.replace("_fair", &format!("_then_{levels}_fair")),
+            None => format!("{levels}_fair"),
         };
         writeln!(
             out,
-            "{service}: {name} has no effect without the level {field}\n  \
-             to add the level: nrsctl policy set {service} fairshare {mode}"
+            "{service}: {name} has no effect without the level {}\n  \
+             to add it: nrsctl policy set {service} fairshare {mode}",
+            lacks.join(" and ")
         )?;
     }
     Ok(())

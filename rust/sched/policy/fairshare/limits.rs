@@ -295,6 +295,8 @@ enum MeterRate {
 pub struct Meter {
     rate: MeterRate,
     window: u64,
+    /// Duration of a unit of the bucket, ticks.
+    pub unit: u64,
     /// Tag of the bucket of an entity whose hash is 0.
     tag: BucketTag,
     /// Number that distinguishes the buckets of an entity.
@@ -318,6 +320,7 @@ impl Meter {
         Self {
             rate: MeterRate::Fixed(rate),
             window,
+            unit: rate.unit,
             tag: BucketTag::new(0, window, rate.unit),
             kind,
             is_minimum: false,
@@ -331,11 +334,14 @@ impl Meter {
             _ => 0,
         };
         let window = window.max(credit);
+        // Any unit in proportion to the duration of a request.
+        let unit = span(NSEC_PER_SEC).checked_div(percent.into());
+        let unit = unit.unwrap_or(1);
         Self {
             rate: MeterRate::Percent(percent),
             window,
-            // A change of the percentage changes no debt: that is time.
-            tag: BucketTag::new(0, window, span(NSEC_PER_MSEC)),
+            unit,
+            tag: BucketTag::new(0, window, unit),
             kind,
             is_minimum: false,
         }
@@ -356,8 +362,9 @@ impl Meter {
         all
     }
 
-    /// Returns a set with the unit of the rate alone.
-    fn unit(&self) -> u8 {
+    /// Returns a set with this bucket alone.
+    #[inline]
+    pub fn bit(&self) -> u8 {
         1u8.wrapping_shl((self.kind >> 60) as u32)
     }
 
@@ -446,7 +453,7 @@ impl Meter {
 
     /// Returns the duration of a request of `cost` at the rate, ticks.
     #[inline]
-    fn span(&self, plan: &LimitPlan, cost: Cost) -> u64 {
+    pub fn span(&self, plan: &LimitPlan, cost: Cost) -> u64 {
         match &self.rate {
             MeterRate::Fixed(rate) => rate.charge(cost).span,
             MeterRate::Percent(percent) => {
@@ -487,17 +494,6 @@ impl CompiledLimits {
             min,
             class: *class,
         }
-    }
-
-    /// Returns the set of the units of the maximums, and the duration of a request of `cost` at the
-    /// longest of them, ticks.
-    #[cold]
-    pub fn span(&self, plan: &LimitPlan, cost: Cost) -> (u8, u64) {
-        let meters = self.max.iter().flatten();
-        meters.fold((0, 0), |(units, longest), meter| {
-            let span = meter.span(plan, cost);
-            (units | meter.unit(), span.max(longest))
-        })
     }
 
     /// Returns the maximums, each with the place of its bucket in `places`.

@@ -81,10 +81,12 @@ pub struct NodeLimit {
     pub until: u64,
     /// Cost of a request whose tokens were taken, for the time `until`.
     pub reserved: Option<Cost>,
-    /// Duration of that request at its longest rate, ticks, if its time has not come.
-    pub span: u64,
-    /// Set of the units of those rates.
-    pub units: u8,
+    /// Duration of a unit of the bucket that determines `until`, ticks.
+    pub unit: u64,
+    /// Set of that bucket alone.
+    pub last: u8,
+    /// Set of the buckets from which tokens are reserved.
+    pub taken: u8,
     /// True if the node is in the heap of minimums of its parent.
     pub is_in_floors: bool,
 }
@@ -97,8 +99,9 @@ impl NodeLimit {
         places: [NONE; 3],
         until: 0,
         reserved: None,
-        span: 0,
-        units: 0,
+        unit: 0,
+        last: 0,
+        taken: 0,
         is_in_floors: false,
     };
 }

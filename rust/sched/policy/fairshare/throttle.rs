@@ -257,7 +257,7 @@ impl<I: Item> Members<I> {
         node.limit.idx = known.flatten().unwrap_or(NONE);
         // Without limits, the reserved tokens stay for the next ones.
         if let Some(limits) = plan.compiled(node.limit.idx) {
-            node.limit.rescale(limits, plan, now);
+            node.limit.rescale(limits, now);
         }
         if found.is_some() {
             node.limit.generation = plan.generation;
@@ -320,7 +320,8 @@ impl<I: Item> Members<I> {
             }
             let ready = kept.take(limits, plan, id, (cost, now), &mut is_full);
             if ready > now {
-                kept.reserve(limits, plan, cost, ready);
+                kept.until = clock(ready);
+                kept.reserved = Some(cost);
             } else {
                 kept.reserved = (!is_flat).then_some(cost);
                 kept.until = kept.until.min(clock(now));
@@ -413,34 +414,38 @@ impl NodeLimit {
         is_full: &mut bool,
     ) -> u64 {
         let mut ready = 0;
+        self.taken = 0;
         for (meter, place) in limits.maximums(&mut self.places) {
-            match meter.take(plan, id, place, cost, now) {
-                Some(at) => ready = at.max(ready),
-                None => *is_full = true,
+            let Some(at) = meter.take(plan, id, place, cost, now) else {
+                *is_full = true;
+                continue;
+            };
+            self.taken |= meter.bit();
+            if at > ready {
+                (self.unit, self.last) = (meter.unit, meter.bit());
+                ready = at;
             }
         }
         ready
     }
 
-    /// Reserves the tokens that were taken for a request of `cost`, which exist from `ready` on.
-    fn reserve(&mut self, limits: &CompiledLimits, plan: &LimitPlan, cost: Cost, ready: u64) {
-        self.reserved = Some(cost);
-        self.until = clock(ready);
-        (self.units, self.span) = limits.span(plan, cost);
-    }
-
-    /// Applies a change of the limits: reserved tokens, in the same units, exist earlier or later.
-    fn rescale(&mut self, limits: &CompiledLimits, plan: &LimitPlan, now: u64) {
-        let (units, span) = match self.reserved {
-            Some(cost) => limits.span(plan, cost),
-            None => return,
-        };
-        let ahead = instant(self.until).saturating_sub(now);
-        if ahead > 0 && units == self.units {
-            self.until = clock(now.saturating_add(scale(ahead, self.span, span)));
-            self.span = span;
-        } else if ahead > 0 {
-            self.reserved = None;
+    /// Applies a change of the limits: reserved tokens exist earlier or later, as the levels of the
+    /// buckets move. Without the bucket that determined the time, the request takes tokens again.
+    fn rescale(&mut self, limits: &CompiledLimits, now: u64) {
+        let mut meters = limits.max.iter().flatten();
+        match meters.find(|meter| meter.bit() == self.last) {
+            Some(meter) => {
+                let ahead = instant(self.until).saturating_sub(now);
+                if ahead > 0 {
+                    let ahead = scale(ahead, self.unit, meter.unit);
+                    self.until = clock(now.saturating_add(ahead));
+                }
+                self.unit = meter.unit;
+            }
+            None => {
+                self.reserved = None;
+                self.until = self.until.min(clock(now));
+            }
         }
     }
 
@@ -448,7 +453,8 @@ impl NodeLimit {
     #[cold]
     fn release(&mut self, limits: &CompiledLimits, plan: &LimitPlan, id: u64, now: u64) {
         if let Some(cost) = self.reserved.take() {
-            for meter in limits.max.iter().flatten() {
+            let meters = limits.max.iter().flatten();
+            for meter in meters.filter(|meter| self.taken & meter.bit() != 0) {
                 meter.refund(plan, id, cost, now);
             }
             self.until = self.until.min(clock(now));
@@ -588,7 +594,9 @@ impl<I: Item> State<I> {
                     meter.refund(plan, id, cost, instant(now));
                 }
                 // The next request takes the place of the one that ended.
-                let (_, span) = limits.span(plan, cost);
+                let mut meters = limits.max.iter().flatten();
+                let last = meters.find(|meter| meter.bit() == kept.last);
+                let span = last.map_or(0, |meter| meter.span(plan, cost));
                 kept.until = kept.until.saturating_sub(nanoseconds(span));
             });
         while self.members.entity(idx).is_some() {

@@ -314,11 +314,21 @@ fn percents_of_the_capacity() {
     disk.set("uid:2:9", "clear uid:1:min=25%");
     disk.run(2);
     assert_near(&disk.rates(10), &[100.0, 300.0], 2.0);
-    // Small requests: half of the requests/s and an eighth of the bytes/s are 25 %.
+    // Small requests take their part of the requests/s, large ones of the bytes/s.
+    disk.capacity.set([800, 400 * 4 * 4096]);
     disk.set("clear", "clear uid:*:max=25%");
     disk.users.insert(1, (0, 1));
     disk.run(2);
-    assert_near(&disk.rates(10), &[160.0, 100.0], 2.0);
+    assert_near(&disk.rates(10), &[200.0, 100.0], 2.0);
+    // A change of the percentage applies to debt, too: 6.4 MiB at 1 %, 100 s.
+    disk.set("", "clear uid:1:max=1%");
+    disk.users.insert(1, (0, 1_638));
+    disk.fill(1);
+    disk.run(1);
+    disk.users.insert(1, (0, 4));
+    disk.set("", "uid:1:max=100%");
+    disk.run(60);
+    assert_near(&disk.rates(10), &[200.0, 200.0], 2.0);
 }
 
 /// Verifies that reads and writes of a user have limits apart, and do not wait for each other.
@@ -385,6 +395,23 @@ fn reservations_follow_changes_of_limits() {
     disk.run(1);
     disk.set("", "uid:1:max=100");
     assert_near(&disk.rates(5)[..1], &[100.0], 2.0);
+    // At a faster rate of the one of two that determined the time.
+    let mut disk = Disk::new("uid_fair", 1, 1000).with_users(&[(1, 0)], 16_384);
+    disk.set("", "uid:1:max=100iops+1MB/s");
+    disk.fill(1);
+    disk.users.insert(1, (0, 1));
+    disk.run(1);
+    disk.set("", "uid:1:max=100iops+1000MB/s");
+    disk.run(1);
+    assert_near(&disk.rates(5), &[100.0], 2.0);
+    // Another rate beside it is no second price.
+    let mut disk = Disk::new("uid_fair", 8, 1000).with_users(&[(1, 0)], 1);
+    disk.set("", "uid:1:max=1");
+    disk.fill(4);
+    disk.run(5);
+    disk.set("", "uid:1:max=1+100MB/s");
+    let first = disk.rates(20)[0] * 20.0;
+    assert!((19.0..=21.0).contains(&first), "{first}");
     // At a faster rate in the same unit: 1 MiB each.
     let mut disk = make(8);
     disk.set("", "uid:1:max=100MiB/s");

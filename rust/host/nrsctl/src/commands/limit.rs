@@ -110,7 +110,9 @@ pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
             let items = set.names.iter();
             let items = items.map(|name| LIMITS.item(kernel, name, &format!("{name}:{setting}")));
             LIMITS.set(kernel, &set.service, items)?;
-            if setting.contains('%') && kernel.get(&set.service, "slots")?.trim() != "auto" {
+            // The limits are set, even if the slots cannot be read.
+            let slots = kernel.get(&set.service, "slots").unwrap_or_default();
+            if setting.contains('%') && !slots.is_empty() && slots.trim() != "auto" {
                 writeln!(
                     out,
                     "{0}: limits in % need the capacity that automatic slots measure\n  \

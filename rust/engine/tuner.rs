@@ -73,6 +73,25 @@ impl Tuner {
         let _ = queue::upkeep().enqueue(self.clone());
     }
 
+    /// Sets the capacity of all targets; one that was not measured counts as the average.
+    #[inline(never)]
+    fn sum_up(&self) {
+        let Some(measured) = &self.capacity else {
+            return;
+        };
+        let (mut sums, mut known, mut all) = ([0; 2], 0u64, 0u64);
+        for partitions in self.partitions.used() {
+            let rates = partitions.target().capacity();
+            all = all.saturating_add(1);
+            known = known.saturating_add((rates != [0; 2]).into());
+            for (sum, rate) in sums.iter_mut().zip(rates) {
+                *sum = rate.saturating_add(*sum);
+            }
+        }
+        let whole = |sum: u64| sum.saturating_mul(all).checked_div(known);
+        measured.set(sums.map(|sum| whole(sum).unwrap_or(0)));
+    }
+
     /// Returns the completed requests and bytes of each target, by index. The totals of a client
     /// that leaves are lost.
     fn totals(&self) -> [Totals; TARGETS_MAX] {
@@ -97,24 +116,13 @@ impl WorkItem for Tuner {
             return;
         }
         let totals = this.totals();
-        let (mut capacity, mut known, mut all) = ([0; 2], 0, 0);
         for partitions in this.partitions.used() {
             let target = partitions.target();
             let totals = totals.get(usize::from(target.index()));
             if totals.is_some_and(|totals| target.tune(*totals)) {
                 partitions.pass_on(PendingSubmission::none());
             }
-            let rates: [u64; 2] = target.capacity();
-            all = u64::saturating_add(all, 1);
-            known = u64::saturating_add(known, (rates != [0; 2]).into());
-            for (sum, rate) in capacity.iter_mut().zip(rates) {
-                *sum = rate.saturating_add(*sum);
-            }
         }
-        if let Some(measured) = &this.capacity {
-            // A target that was not measured counts as the average of the others.
-            let whole = |sum: u64| sum.saturating_mul(all).checked_div(known);
-            measured.set(capacity.map(|sum| whole(sum).unwrap_or(0)));
-        }
+        this.sum_up();
     }
 }

@@ -119,7 +119,8 @@ impl ClientNaming {
 /// Operation and range of a request, and permissions for its treatment.
 pub(crate) struct RequestTraits {
     opcode: Opcode,
-    io_priority: IoPriority,
+    /// `bi_ioprio`.
+    ioprio: u16,
     priority: Priority,
     /// First byte, counted from the start of the device.
     offset: u64,
@@ -238,7 +239,7 @@ impl BlockClient {
         };
         RequestTraits {
             opcode,
-            io_priority: bio.io_priority(),
+            ioprio: bio.ioprio(),
             priority,
             offset,
             bytes,
@@ -401,7 +402,7 @@ impl BlockClient {
             cgroup,
             owner,
             opcode: traits.opcode,
-            io_priority: traits.io_priority,
+            io_priority: IoPriority::from_kernel(traits.ioprio),
             client: self.client().serial(),
             target: self.target().number(),
             stream: (naming.stream).of(traits.stream.number(), || whose.cgroup),
@@ -467,7 +468,7 @@ impl BlockClient {
             // Numbers of operations of block devices are below 32.
             detail << 13
                 | u64::from(mapped.is_some()) << 12
-                | u64::from(traits.io_priority.number()) << 6
+                | u64::from(traits.ioprio >> 13 << 3 | traits.ioprio & 7) << 6
                 | u64::from(traits.opcode.number()) << 1
                 | u64::from(owner.is_none()),
         ]

@@ -5,11 +5,7 @@
 use kernel::bindings;
 
 use super::raw;
-use crate::sched::{
-    attr::{IoClass, IoPriority},
-    item::ByteRange,
-    priority_sources::PrioritySources,
-};
+use crate::sched::{attr::IoClass, item::ByteRange, priority_sources::PrioritySources};
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
@@ -134,12 +130,13 @@ impl<'a> BioView<'a> {
 
     /// Returns true if the I/O priority of the bio is of the real-time class.
     pub(crate) fn is_realtime(self) -> bool {
-        self.io_priority().class() == Some(IoClass::Realtime)
+        self.0.bi_ioprio >> 13 == IoClass::Realtime as u16
     }
 
-    /// Returns the I/O priority of the bio: what its submitter set, else that of the task.
-    pub(crate) fn io_priority(self) -> IoPriority {
-        IoPriority::from_kernel(self.0.bi_ioprio)
+    /// Returns `bi_ioprio`, what the submitter set, else the priority of the task, for
+    /// [`crate::sched::attr::IoPriority::from_kernel`].
+    pub(crate) fn ioprio(self) -> u16 {
+        self.0.bi_ioprio
     }
 
     /// Returns the reasons for which the bio may have high priority.

@@ -44,6 +44,7 @@ pub const EXAMPLES: &[&str] = &[
     "limit set ost_io uid:alice --max 100iops,40MB/s --burst 10s",
     "limit set ost_io 'cgroup:/machine.slice/*' --class idle",
     "limit set ost_io 'uid:bob&opcode:ost_write' --max 10MB/s",
+    "limit test ost_io uid=bob,opcode=ost_write",
     "limit unset ost_io uid:alice",
     "owner list ost_io",
     "owner set ost_io /system.slice/nginx.service=33:33 '/machine.slice/*=1000:1000'",

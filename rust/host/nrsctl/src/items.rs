@@ -61,6 +61,22 @@ pub const OWNERS: ItemList = ItemList {
     count: |text| Ok(Owners::new().apply(text)?.len()),
 };
 
+/// Returns the heads of a service that fairshare schedules, and its modes.
+pub fn modes(kernel: &dyn Kernel, service: &str) -> Result<Vec<(String, Mode)>> {
+    let usual = kernel.get(service, "nrs_fairshare_mode");
+    let usual = usual.unwrap_or_default();
+    let mut found = Vec::new();
+    for head in stats::heads(kernel, service)? {
+        let mut policies = head.policies.iter();
+        let fair = policies.find(|policy| policy.name == Kind::Fairshare.name());
+        let mode = fair.map(|fair| fair.argument.as_deref().unwrap_or(usual.trim()));
+        if let Some(Ok(mode)) = mode.map(Mode::parse) {
+            found.push((head.name, mode));
+        }
+    }
+    Ok(found)
+}
+
 /// Notes which of the entities `names` have no effect on the requests of `service`, because no
 /// running policy has their levels.
 pub fn note_unused<'a>(
@@ -70,20 +86,9 @@ pub fn note_unused<'a>(
     out: &mut dyn Write,
 ) -> Result {
     // The items are set, even if the policies cannot be read.
-    let Ok(heads) = stats::heads(kernel, service) else {
+    let Ok(modes) = modes(kernel, service) else {
         return Ok(());
     };
-    let usual = kernel.get(service, "nrs_fairshare_mode");
-    let usual = usual.unwrap_or_default();
-    let policies = heads.iter().flat_map(|head| &head.policies);
-    let fair = policies.filter(|policy| policy.name == Kind::Fairshare.name());
-    let modes: Vec<&str> = fair
-        .map(|one| one.argument.as_deref().unwrap_or(usual.trim()))
-        .collect();
-    let parsed: Vec<Mode> = modes
-        .iter()
-        .filter_map(|mode| Mode::parse(mode).ok())
-        .collect();
     for name in names {
         let mut parts = Some(name);
         let fields: Vec<&str> = std::iter::from_fn(|| next_name(&mut parts))
@@ -93,13 +98,16 @@ pub fn note_unused<'a>(
             let has = |field: &str| mode.levels().iter().any(|one| one.field().name() == field);
             fields.iter().copied().filter(|field| !has(field)).collect()
         };
-        if parsed.iter().any(|mode| missing(mode).is_empty()) {
+        if modes.iter().any(|(_, mode)| missing(mode).is_empty()) {
             continue;
         }
-        let lacks = parsed.first().map_or(fields.clone(), missing);
+        let first = modes.first().map(|(_, mode)| mode);
+        let lacks = first.map_or(fields.clone(), missing);
         let levels = lacks.join("_then_");
-        let mode = match modes.first() {
-            Some(mode) => mode.replace("_fair", &format!("_then_{levels}_fair")),
+        let mode = match first {
+            Some(mode) => mode
+                .to_string()
+                .replace("_fair", &format!("_then_{levels}_fair")),
             None => format!("{levels}_fair"),
         };
         writeln!(

@@ -7,8 +7,16 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use nrs_sched::attr::Attrs;
+use nrs_sched::error::Error;
+use nrs_sched::key::{Field, Key};
+use nrs_sched::policy::fairshare::entity_table::{EntitySetting, EntityTable, Weights};
+use nrs_sched::policy::fairshare::limits::Limits;
+
+use super::rule;
+use crate::configuration::running;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::items::{note_unused, ListArgs, LIMITS};
+use crate::items::{modes, note_unused, ListArgs, LIMITS};
 use crate::kernel::Kernel;
 use crate::show;
 
@@ -19,6 +27,17 @@ pub enum LimitAction {
     List(ListArgs),
     /// Sets the limits of entities of fairshare, all of them or none.
     Set(LimitSet),
+    /// Shows the weights and limits of the entities of a given request.
+    Test {
+        /// Name of the service.
+        service: String,
+        /// Attributes of the request: uid=1002,opcode=ost_read (default: absent).
+        #[arg(value_name = "FIELD=VALUE,...")]
+        request: String,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Removes limits, all of them or none.
     Unset {
         /// Name of the service.
@@ -84,13 +103,75 @@ struct ListedLimits {
     limits: String,
 }
 
+/// Entity of a request.
+#[derive(Debug, Serialize)]
+struct TestedEntity {
+    /// `regular` or `high`.
+    head: String,
+    /// Name of the entity: `uid:1000`.
+    name: String,
+    weight: u32,
+    limits: String,
+}
+
+/// Returns the entities of a request with `attrs`, outermost first, for each head.
+fn entities(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<TestedEntity>> {
+    let malformed = |error: Error| Failure::new(FailureKind::Other, format!("{service}: {error}"));
+    let state = running::read(kernel, service)?;
+    let weights = Weights::new().apply(&state.weights).map_err(malformed)?;
+    let limits = Limits::new().apply(&state.limits).map_err(malformed)?;
+    let mut found = Vec::new();
+    for (head, mode) in modes(kernel, service)? {
+        let mut keys: Vec<(Field, Key)> = Vec::new();
+        for level in mode.levels() {
+            let field = level.field();
+            let key = match Key::of(field, attrs) {
+                Key::Cgroup(path) if field == Field::Cgroup => {
+                    Key::Cgroup(path.nearest(|path, text| {
+                        weights.names_cgroup(path, text) || limits.names_cgroup(path, text)
+                    }))
+                }
+                key => key,
+            };
+            let name = key.to_string();
+            let shown = format!("{name}:1");
+            let shown = kernel.accounts().names(LIMITS.parameter, &shown);
+            found.push(TestedEntity {
+                head: head.clone(),
+                name: shown.trim_end_matches(":1").to_owned(),
+                weight: setting(&weights, &key, field, &keys).unwrap_or(1),
+                limits: setting(&limits, &key, field, &keys)
+                    .map_or("unknown".to_owned(), |limits| limits.to_string()),
+            });
+            keys.push((field, key));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the setting of an entity with `key` below entities with the keys `above`.
+fn setting<V: EntitySetting>(
+    table: &EntityTable<V>,
+    key: &Key,
+    field: Field,
+    above: &[(Field, Key)],
+) -> Option<V> {
+    let above = |field| {
+        above
+            .iter()
+            .find(|(one, _)| *one == field)
+            .map(|(_, key)| *key)
+    };
+    table.find(key, field, &above)
+}
+
 /// Runs `nrsctl limit`.
 ///
 /// # Errors
 ///
 /// - [`FailureKind::NotFound`]: the service, user, group or limits do not exist.
 /// - [`FailureKind::Refused`]: the name of an entity or a limit is malformed.
-/// - [`FailureKind::Usage`]: no limits are given.
+/// - [`FailureKind::Usage`]: no limits are given, or a request is malformed.
 pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
         LimitAction::List(args) => {
@@ -127,10 +208,78 @@ pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
                 out,
             )
         }
+        LimitAction::Test {
+            service,
+            request,
+            json,
+        } => {
+            let attrs = rule::attributes(kernel, request)?;
+            let found = entities(kernel, service, &attrs)?;
+            let head = ["HEAD", "ENTITY", "WEIGHT", "LIMITS"];
+            show::list(out, *json, &found, head, |one| {
+                [
+                    one.head.clone(),
+                    one.name.clone(),
+                    one.weight.to_string(),
+                    one.limits.clone(),
+                ]
+            })
+        }
         LimitAction::Unset {
             service,
             all,
             names,
         } => LIMITS.unset(kernel, service, *all, names),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::Mock;
+
+    /// Checks the entities of requests, with pairs, defaults and a fixed number of slots.
+    #[test]
+    fn entities_of_a_request() {
+        let kernel = Mock::of(&["a"]);
+        for (parameter, value) in [
+            ("nrs_policies", "fairshare reg uid_then_opcode_fair"),
+            ("nrs_policies", "fairshare hp ioprio_fair"),
+            ("nrs_fairshare_weights", "uid:7:2"),
+            (
+                "nrs_fairshare_limits",
+                "uid:7:max=20 uid:*&opcode:ost_write:max=10%",
+            ),
+        ] {
+            kernel.set("a", parameter, value).unwrap();
+        }
+        let shown = |request: &str| -> Vec<Vec<String>> {
+            let mut out = Vec::new();
+            let action = LimitAction::Test {
+                service: "a".into(),
+                request: request.into(),
+                json: false,
+            };
+            run(&action, &kernel, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+            text.lines().skip(1).map(words).collect()
+        };
+        assert_eq!(
+            shown("uid=7,opcode=ost_write,ioprio=be-7"),
+            [
+                ["regular", "uid:7", "2", "max=20"],
+                ["regular", "opcode:ost_write", "1", "max=10%"],
+                ["high", "ioprio:be-7", "1", "max=unlimited"],
+            ]
+        );
+        assert_eq!(
+            shown("uid=8,opcode=ost_read"),
+            [
+                ["regular", "uid:8", "1", "max=unlimited"],
+                ["regular", "opcode:ost_read", "1", "max=unlimited"],
+                ["high", "ioprio:absent", "4", "max=unlimited"],
+            ]
+        );
     }
 }

@@ -293,7 +293,7 @@ fn heads(rules: &[ListedRule], name: &str, head: HeadArg) -> Option<HeadArg> {
 /// - [`FailureKind::Usage`]: the form is wrong, or the field does not exist.
 /// - [`FailureKind::Refused`]: the value is not one of the field.
 /// - [`FailureKind::NotFound`]: the user or group does not exist.
-fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
+pub fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
     let mut attrs = Attrs {
         opcode: Opcode::NONE,
         ..Attrs::UNKNOWN

@@ -394,8 +394,8 @@ impl Target {
         self.limit() > before
     }
 
-    /// Returns the requests and bytes per second that the device serves at most, as last measured
-    /// with `auto` slots; 0 if unknown.
+    /// Returns the most requests and the most bytes per second that were measured with `auto`
+    /// slots; 0 if unknown.
     pub(crate) fn capacity(&self) -> [u64; 2] {
         self.knee.lock().capacity()
     }

@@ -21,16 +21,28 @@ const fn is_separator(byte: u8) -> bool {
     matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r')
 }
 
+/// Position relative to the quotes of a text that is read byte by byte.
+#[derive(Default)]
+struct Quotes {
+    quoted: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    /// Reads `byte`; returns true if it is behind an opening and not behind the closing quote.
+    fn read(&mut self, byte: u8) -> bool {
+        let was_quoted = self.quoted;
+        self.quoted ^= byte == b'"' && !self.escaped;
+        self.escaped = self.quoted && byte == b'\\' && !self.escaped;
+        was_quoted
+    }
+}
+
 /// Returns the next item of `text`, and advances `text` past the item.
 pub fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
     let rest = text.trim_start_matches(|c: char| c.is_ascii() && is_separator(c as u8));
-    let (mut quoted, mut escaped) = (false, false);
-    let ends = |byte: u8| {
-        let ends = !quoted && is_separator(byte);
-        quoted ^= byte == b'"' && !escaped;
-        escaped = quoted && byte == b'\\' && !escaped;
-        ends
-    };
+    let mut quotes = Quotes::default();
+    let ends = |byte: u8| !quotes.read(byte) && is_separator(byte);
     let end = rest.bytes().position(ends).unwrap_or(rest.len());
     // Separators are ASCII, so this is the boundary of a character.
     let (item, rest) = rest.split_at_checked(end)?;
@@ -42,9 +54,9 @@ pub fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
 /// `None` at the end. A `&` in quotes, or without a field and a colon behind it, is part of a name.
 pub fn next_name<'a>(text: &mut Option<&'a str>) -> Option<&'a str> {
     let rest = text.take()?;
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quotes = Quotes::default();
     for (at, byte) in rest.bytes().enumerate() {
-        if !quoted && byte == b'&' {
+        if !quotes.read(byte) && byte == b'&' {
             let (name, behind) = rest.split_at_checked(at)?;
             let behind = behind.strip_prefix('&');
             let field = behind.and_then(|behind| behind.split_once(':'));
@@ -53,8 +65,6 @@ pub fn next_name<'a>(text: &mut Option<&'a str>) -> Option<&'a str> {
                 return Some(name);
             }
         }
-        quoted ^= byte == b'"' && !escaped;
-        escaped = quoted && byte == b'\\' && !escaped;
     }
     Some(rest)
 }

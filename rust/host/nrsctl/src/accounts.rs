@@ -283,7 +283,7 @@ fn replaced(text: &str, spans: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
 }
 
 /// Pseudo-parameters for the names of entities of a tree, and of classes of `tbf`.
-const ENTITY: &str = "/";
+pub const ENTITY: &str = "/";
 const CLASS: &str = " ";
 
 /// Returns the values of `uid` and `gid` in a value of `parameter`.

@@ -574,8 +574,7 @@ impl<V: EntitySetting> EntityEdit<V> {
             None => (false, item),
         };
         let mut names = Some(item);
-        let (mut first, mut setting) = (None, None);
-        let mut name = None;
+        let (mut name, mut setting) = (None, None);
         while let Some(text) = next_name(&mut names) {
             let is_last = names.is_none();
             let (key, rest) = EntityKey::read::<V>(text, is_last && !removes, path)?;
@@ -583,12 +582,13 @@ impl<V: EntitySetting> EntityEdit<V> {
                 return Err(Error::invalid(V::REASONS.form));
             }
             setting = rest;
-            name = Some(match (first, name) {
-                (None, None) => EntityName::One(key),
-                (Some(other), Some(EntityName::One(_))) => EntityKey::pair(other, key)?,
-                _ => return Err(Error::invalid("more than two names in an item")),
+            name = Some(match name {
+                None => EntityName::One(key),
+                Some(EntityName::One(first)) => EntityKey::pair(first, key)?,
+                Some(EntityName::Pair(_)) => {
+                    return Err(Error::invalid("more than two names in an item"));
+                }
             });
-            first = Some(key);
         }
         let target = name.ok_or(Error::invalid(V::REASONS.form))?;
         match (removes, setting) {

@@ -13,7 +13,6 @@
 //! rate alone is another rate of the same word: `max=100iops+400KiB/s` limits both.
 //!
 //! - *Percent*: of the measured [`Capacity`].
-//!
 //! - *Maximum*: bucket of the entity, over all partitions and devices of the service. A request is
 //!   eligible once the bucket is not in debt, and leaves the bucket in debt for its span. So the
 //!   rate is exact, whatever the sizes of requests ([`super::throttle`]).
@@ -494,6 +493,12 @@ impl CompiledLimits {
             min,
             class: *class,
         }
+    }
+
+    /// Returns the maximum whose [`Meter::bit`] is `bit`.
+    pub fn maximum(&self, bit: u8) -> Option<&Meter> {
+        let mut meters = self.max.iter().flatten();
+        meters.find(|meter| meter.bit() == bit)
     }
 
     /// Returns the maximums, each with the place of its bucket in `places`.

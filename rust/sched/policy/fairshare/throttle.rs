@@ -386,6 +386,7 @@ impl<I: Item> Members<I> {
 }
 
 /// Tokens taken for a request that may be dispatched.
+#[derive(Clone, Copy)]
 pub(super) struct Claim {
     /// Time until which the path of the request was throttled last, ns.
     until: u64,
@@ -432,8 +433,7 @@ impl NodeLimit {
     /// Applies a change of the limits: reserved tokens exist earlier or later, as the levels of the
     /// buckets move. Without the bucket that determined the time, the request takes tokens again.
     fn rescale(&mut self, limits: &CompiledLimits, now: u64) {
-        let mut meters = limits.max.iter().flatten();
-        match meters.find(|meter| meter.bit() == self.last) {
+        match limits.maximum(self.last) {
             Some(meter) => {
                 let ahead = instant(self.until).saturating_sub(now);
                 if ahead > 0 {
@@ -530,12 +530,18 @@ impl<I: Item> State<I> {
             self.force_tokens(idx, item.cost(), view.now, true);
             return 0;
         }
-        let claim = &self.claim;
-        nodes.use_reserved(claim, idx, item.cost(), instant(view.now));
-        if nodes.has_minimums() {
-            self.take_minimums(idx, item.cost(), view.now);
-        }
+        self.spend(self.claim, idx, item.cost(), view.now);
         withheld(item.arrival(), self.claim.until.min(view.now))
+    }
+
+    /// Uses the tokens of `claim` for a request of `cost` of the leaf at index `idx`, and takes
+    /// those of its minimums.
+    #[inline]
+    fn spend(&mut self, claim: Claim, idx: u32, cost: Cost, now: u64) {
+        self.members.use_reserved(&claim, idx, cost, instant(now));
+        if self.members.has_minimums() {
+            self.take_minimums(idx, cost, now);
+        }
     }
 
     /// Takes the tokens of a request of `cost` from the buckets of all minimums of the leaf at
@@ -564,10 +570,7 @@ impl<I: Item> State<I> {
         let Some(Ok(claim)) = claim else {
             return false;
         };
-        self.members.use_reserved(&claim, idx, cost, instant(now));
-        if self.members.has_minimums() {
-            self.take_minimums(idx, cost, now);
-        }
+        self.spend(claim, idx, cost, now);
         true
     }
 
@@ -594,8 +597,7 @@ impl<I: Item> State<I> {
                     meter.refund(plan, id, cost, instant(now));
                 }
                 // The next request takes the place of the one that ended.
-                let mut meters = limits.max.iter().flatten();
-                let last = meters.find(|meter| meter.bit() == kept.last);
+                let last = limits.maximum(kept.last);
                 let span = last.map_or(0, |meter| meter.span(plan, cost));
                 kept.until = kept.until.saturating_sub(nanoseconds(span));
             });

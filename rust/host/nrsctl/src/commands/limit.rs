@@ -14,6 +14,7 @@ use nrs_sched::policy::fairshare::entity_table::{EntitySetting, EntityTable, Wei
 use nrs_sched::policy::fairshare::limits::Limits;
 
 use super::rule;
+use crate::accounts::ENTITY;
 use crate::configuration::running;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::items::{modes, note_unused, ListArgs, LIMITS};
@@ -134,11 +135,10 @@ fn entities(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Tes
                 key => key,
             };
             let name = key.to_string();
-            let shown = format!("{name}:1");
-            let shown = kernel.accounts().names(LIMITS.parameter, &shown);
+            let name = kernel.accounts().names(ENTITY, &name).into_owned();
             found.push(TestedEntity {
                 head: head.clone(),
-                name: shown.trim_end_matches(":1").to_owned(),
+                name,
                 weight: setting(&weights, &key, field, &keys).unwrap_or(1),
                 limits: setting(&limits, &key, field, &keys)
                     .map_or("unknown".to_owned(), |limits| limits.to_string()),
@@ -281,5 +281,7 @@ mod tests {
                 ["high", "ioprio:absent", "4", "max=unlimited"],
             ]
         );
+        // A value that looks like a setting stays.
+        assert_eq!(shown("uid=1")[0][1], "uid:1");
     }
 }

@@ -254,7 +254,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
     }
 
     #[inline]
-    fn hold(&mut self, held: &mut Held, now: u64) {
+    fn begin_queueing(&mut self, held: &mut Held, now: u64) {
         held.hold(now);
         if let Some((arrival, _)) = self.arrival {
             arrival.load.count_queued(held.account().cpu);

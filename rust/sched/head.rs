@@ -50,7 +50,7 @@ use crate::sched::{
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
-    policy::{BypassOutcome, BypassReason, Decision, Grant, Part, PartView},
+    policy::{BypassOutcome, BypassReason, Decision, FreeSlots, Grant, Hold, Part, PartView},
     text::PolicyState,
 };
 use core::marker::PhantomData;
@@ -489,14 +489,25 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Counts the end of a request once, with the ticket from [`Head::get`] or of [`Head::pass`].
-    /// Does nothing if the instance was removed.
-    pub fn stop(&mut self, ticket: &HeadTicket, cost: Cost, now: u64) {
-        if let Some(instance) = self.find_mut(ticket.instance()) {
-            if ticket.started {
-                instance.active = instance.active.saturating_sub(1);
-            }
-            instance.part.stop(&ticket.grant, cost, now);
+    /// Does nothing if the instance was removed. Returns true if the head may keep slots free from
+    /// now on ([`Head::hold`]).
+    pub fn stop(&mut self, ticket: &HeadTicket, cost: Cost, now: u64) -> bool {
+        let Some(instance) = self.find_mut(ticket.instance()) else {
+            return false;
+        };
+        if ticket.started {
+            instance.active = instance.active.saturating_sub(1);
         }
+        instance.part.stop(&ticket.grant, cost, now)
+    }
+
+    /// Returns the slots that the head keeps free at `now`, ns, see [`Part::hold`]. A head with
+    /// stopping instances keeps none, because the requests of those are not to wait.
+    pub fn hold(&mut self, slots: &FreeSlots, now: u64) -> Option<Hold> {
+        if self.stopping > 0 {
+            return None;
+        }
+        self.primary_mut()?.hold(slots, now)
     }
 
     /// Returns the number of requests queued on all instances, without those driven by a framework

@@ -177,7 +177,7 @@ pub trait Env<I: Item, T> {
     fn bypass(&mut self, item: I);
 
     /// Records that an arriving request is not dispatched at `now`, ns.
-    fn hold(&mut self, item: &mut I, now: u64);
+    fn begin_queueing(&mut self, item: &mut I, now: u64);
 
     /// Notes a request that is about to be queued in its head.
     #[inline]
@@ -245,6 +245,10 @@ pub struct PartitionMachine<I: Item, P, T> {
     /// Expiry of the timer, ns; 0 if the timer is not armed, or has expired and its handler waits
     /// for the lock.
     armed: u64,
+    /// True if the regular head may keep slots free.
+    may_hold: bool,
+    /// Slots kept free for this partition, which others may not take; 0 unless `may_hold`.
+    held: u32,
     /// State published to other CPUs.
     mark: PartitionMark,
 }
@@ -269,6 +273,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             progress: now,
             stalled: false,
             armed: 0,
+            may_hold: false,
+            held: 0,
             mark: PartitionMark::default(),
         }
     }
@@ -321,6 +327,12 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             high: self.high.has_work(now),
             regular: self.regular.has_work(now),
         }
+    }
+
+    /// Returns true if slots may be kept free for this partition.
+    #[cfg(not(MODULE))]
+    pub fn may_hold(&self) -> bool {
+        self.may_hold
     }
 
     /// Returns the earliest time, ns, at which a head that is throttled at `now` becomes eligible.
@@ -415,7 +427,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             if placement.refused {
                 head_cache.refund(ticket, cost, now);
             }
-            head_cache.head.stop(ticket, cost, now);
+            let may_hold = head_cache.head.stop(ticket, cost, now);
+            // A high-priority head has a reserved slot.
+            self.may_hold |= may_hold && placement.priority == Priority::Regular;
         }
         if placement.admission == Admission::Slot {
             self.progressed(now);

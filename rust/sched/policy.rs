@@ -138,6 +138,26 @@ pub struct PartView<'a> {
     pub table: Option<&'a RangeTable>,
 }
 
+/// Slots of a target, for [`Part::hold`].
+#[derive(Clone, Copy, Debug)]
+pub struct FreeSlots {
+    /// Number of slots.
+    pub slots: u32,
+    /// Number of slots that regular requests may take now.
+    pub free: u32,
+    /// True if other partitions may take the slots.
+    pub is_shared: bool,
+}
+
+/// Slots that a part keeps free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hold {
+    /// Number of slots; 0: none at present.
+    pub slots: u32,
+    /// Time at which the first of them may be used, ns.
+    pub until: u64,
+}
+
 /// Reason for which a request is dispatched without queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BypassReason {
@@ -272,8 +292,16 @@ pub trait Part<I: Item> {
     fn refund(&mut self, _class: ClassId, _cost: Cost, _now: u64) {}
 
     /// Records the end of a request that [`Part::get`] returned with `grant`; the request costs
-    /// `cost`. Does nothing if the class was evicted.
-    fn stop(&mut self, grant: &Grant, cost: Cost, now: u64);
+    /// `cost`. Does nothing if the class was evicted. Returns true if the part may keep slots free
+    /// from now on ([`Part::hold`]).
+    fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) -> bool;
+
+    /// Returns the slots that no request of the part may take at `now`, ns, because a request that
+    /// has not arrived yet is to have them; `None` if no slot will be kept free until the next
+    /// [`Part::stop`] that returns true. Called before each decision until then.
+    fn hold(&mut self, _slots: &FreeSlots, _now: u64) -> Option<Hold> {
+        None
+    }
 
     /// Returns the number of queued requests.
     fn len(&self) -> u32;

@@ -187,6 +187,12 @@ impl Pool {
         self.active() < self.bound(priority, limits)
     }
 
+    /// Returns the number of slots that regular requests may take.
+    pub const fn free(self, limits: &SlotLimits) -> u32 {
+        self.bound(Priority::Regular, limits)
+            .saturating_sub(self.active())
+    }
+
     /// Returns true if the slots in use do not exceed the limit of regular requests.
     pub const fn is_within(self, limits: &SlotLimits) -> bool {
         self.active() <= self.bound(Priority::Regular, limits)
@@ -212,9 +218,7 @@ impl Pool {
         let Some(one) = self.take(priority, limits) else {
             return None;
         };
-        let free = one
-            .bound(Priority::Regular, limits)
-            .saturating_sub(one.active());
+        let free = one.free(limits);
         let more = if more < free { more } else { free };
         let active = one.active().saturating_add(more);
         Some((

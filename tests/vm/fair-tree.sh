@@ -425,8 +425,11 @@ priorities() {
 	rates 2 0 120 120
 }
 
-# Verifies maximums in percent of the capacity that slots=auto measures: 800 requests/s.
+# Verifies maximums in percent of the capacity that slots=auto measures: 800 requests/s for each
+# device.
 percent() {
+	local devices=${NRS_BESIDE:+2}
+	devices=${devices:-1}
 	module
 	slow_lower nb0 10000000 size=1024
 	mkdir /sys/kernel/config/nrs/{below,svc}
@@ -434,7 +437,7 @@ percent() {
 	echo 8 >/sys/kernel/config/nrs/below/slots
 	policy svc 'fairshare uid_fair'
 	echo auto >/sys/kernel/config/nrs/svc/slots
-	limit uid:1001:max=20%
+	limit "uid:1001:max=$((20 / devices))%"
 	client a /dev/mapper/disk svc
 	client b /dev/mapper/disk svc
 	begin a 1001
@@ -444,7 +447,7 @@ percent() {
 	sleep 0.5
 	rates 5 160 640
 	# Requests that limits throttle do not count in the search, so the capacity stays as it is.
-	limit 'clear uid:*:max=40%'
+	limit "clear uid:*:max=$((40 / devices))%"
 	sleep 0.5
 	rates 5 320 320
 	# A disk that is slower for a time keeps its capacity.

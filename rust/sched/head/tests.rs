@@ -158,9 +158,10 @@ impl Part<Request> for Mock {
         BypassOutcome::Counted
     }
 
-    fn stop(&mut self, grant: &Grant, _cost: Cost, _now: u64) {
+    fn stop(&mut self, grant: &Grant, _cost: Cost, _now: u64) -> bool {
         self.stopped += u32::from(self.is_live(grant.class));
         self.last = Some(*grant);
+        false
     }
 
     fn len(&self) -> u32 {

@@ -141,7 +141,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
 
         let now = env.now();
-        env.hold(&mut item, now);
+        env.begin_queueing(&mut item, now);
         if env.is_traced() {
             env.trace_arrival(&mut item, self.tag(priority, None), &attrs(), true);
         }
@@ -204,7 +204,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         } else {
             // No slot is used, so that forced requests take no slots from other requests.
             let now = env.now();
-            env.hold(&mut item, now);
+            env.begin_queueing(&mut item, now);
         }
         if env.is_traced() {
             let tag = self.tag(item.placement().priority, None);
@@ -265,7 +265,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         attrs: &impl Fn() -> Attrs,
     ) -> Attrs {
         let now = env.now();
-        env.hold(item, now);
+        env.begin_queueing(item, now);
         let attrs = attrs();
         if env.is_traced() {
             env.trace_arrival(item, None, &attrs, true);

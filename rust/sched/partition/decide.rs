@@ -12,7 +12,7 @@ use crate::sched::{
     attr::Priority,
     item::Cost,
     order::Order,
-    policy::{Decision, Part, PartView},
+    policy::{Decision, FreeSlots, Part, PartView},
     units::NSEC_PER_MSEC,
 };
 
@@ -26,6 +26,14 @@ pub struct Decided {
     pub count: u32,
     /// True if a slot was taken and returned: another CPU may have missed it.
     pub vain: bool,
+}
+
+/// Slots kept free by the regular head.
+struct HeldSlots {
+    /// True if no other slot is free.
+    is_binding: bool,
+    /// Time at which the first of them may be used, ns; `None` without any.
+    until: Option<u64>,
 }
 
 /// Dispatch mode of a queued request.
@@ -55,6 +63,10 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if placement.refused {
             // Throttled requests may be eligible now.
             self.tell(env, now);
+        }
+        if most == 0 && self.may_hold {
+            let until = self.hold(env, now).until;
+            self.set_timer(env, now, until);
         }
         self.decide_more(env, now, most);
         self.order.is_busy()
@@ -137,12 +149,47 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     }
 
     /// Dispatches up to `most` requests while slots are free. The mark must be up to date.
+    #[inline]
     pub(super) fn pump(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
+        if self.may_hold {
+            self.pump_and_hold(env, now, most)
+        } else {
+            self.pump_as::<false>(env, now, most)
+        }
+    }
+
+    /// Dispatches as [`Self::pump`] does, except to slots that are kept free.
+    #[inline(never)]
+    fn pump_and_hold(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
+        self.pump_as::<true>(env, now, most)
+    }
+
+    /// Dispatches as [`Self::pump`] does; `HOLDS` is true if slots may be kept free.
+    #[inline(always)]
+    fn pump_as<const HOLDS: bool>(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        now: u64,
+        most: u32,
+    ) -> Decided {
         let mut decided = Decided::default();
-        let (mut lent, mut asked) = (None, false);
+        let (mut lent, mut asked, mut held) = (None, false, None);
         let mut pending = self.pending(now);
+        if HOLDS && !pending.regular {
+            held = self.hold(env, now).until;
+        }
         while decided.count < most {
-            let limits = env.limits();
+            if HOLDS && self.may_hold && pending.regular {
+                let hold = self.hold(env, now);
+                if hold.is_binding {
+                    held = hold.until;
+                    pending = pending.without(Priority::Regular);
+                }
+            }
+            let mut limits = env.limits();
+            if HOLDS {
+                limits.slots = limits.slots.saturating_add(self.held);
+            }
             let first = self.turn.first(pending, env.slot_pool().pool(), &limits);
             // Another partition may have taken the slot meanwhile, so that only the reserved slot
             // is left.
@@ -175,15 +222,47 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
         });
-        if let Some(until) = earlier(self.next_expiry(now), lent) {
-            let until = until.max(now.saturating_add(PAUSE));
-            // A timer that expires early enough is kept.
-            if self.armed < now || self.armed > until {
-                self.armed = until;
-                env.arm(until);
-            }
-        }
+        let until = earlier(self.next_expiry(now), lent);
+        self.set_timer(env, now, if HOLDS { earlier(until, held) } else { until });
         decided
+    }
+
+    /// Arms the timer for `until`, ns, unless it expires earlier.
+    #[inline]
+    fn set_timer(&mut self, env: &mut impl Env<I, T>, now: u64, until: Option<u64>) {
+        let Some(until) = until else {
+            return;
+        };
+        let until = until.max(now.saturating_add(PAUSE));
+        // A timer that expires early enough is kept.
+        if self.armed < now || self.armed > until {
+            self.armed = until;
+            env.arm(until);
+        }
+    }
+
+    /// Asks the regular head which slots to keep free, and keeps them from other partitions.
+    #[inline(never)]
+    fn hold(&mut self, env: &mut impl Env<I, T>, now: u64) -> HeldSlots {
+        let slot_pool = env.slot_pool();
+        let mut limits = env.limits();
+        limits.slots = limits.slots.saturating_add(self.held);
+        let slots = FreeSlots {
+            slots: slot_pool.slots(),
+            free: slot_pool.pool().free(&limits),
+            is_shared: slot_pool.has_several_partitions(),
+        };
+        let hold = self.regular.head.hold(&slots, now);
+        self.may_hold = hold.is_some();
+        let hold = hold.unwrap_or_default();
+        if slots.is_shared && hold.slots != self.held {
+            slot_pool.change_held(self.held, hold.slots);
+            self.held = hold.slots;
+        }
+        HeldSlots {
+            is_binding: hold.slots > 0 && hold.slots >= slots.free,
+            until: (hold.slots > 0).then_some(hold.until),
+        }
     }
 
     /// Dispatches one request from the head of `priority`; returns true if the head had an eligible

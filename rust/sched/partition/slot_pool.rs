@@ -130,6 +130,25 @@ pub struct SlotSearch {
     pub others: bool,
 }
 
+/// Returns the limits of `slots` slots, of which `held` are kept free: from the lowest bit on, the
+/// slots for all partitions, at least one; 16 bits for `slots`; 16 bits for `held`.
+const fn limit_of(slots: u32, held: u32) -> u64 {
+    let free = slots.saturating_sub(held);
+    let free = if free == 0 && slots > 0 { 1 } else { free };
+    let (slots, held) = (slots as u16 as u64, held as u16 as u64);
+    (held << 48) | (slots << 32) | free as u64
+}
+
+/// Returns the number of slots of `limit`.
+const fn slots_of(limit: u64) -> u32 {
+    (limit >> 32) as u16 as u32
+}
+
+/// Returns the number of slots of `limit` that are kept free.
+const fn held_of(limit: u64) -> u32 {
+    (limit >> 48) as u32
+}
+
 /// Share and tag of a partition.
 struct PartitionEntry {
     share: Hint,
@@ -154,7 +173,8 @@ pub struct SlotPool {
     caches: SlotCaches,
     /// Maximum slots of one slot cache.
     cache_max: Hint,
-    /// Effective number of slots.
+    /// Effective number of slots without those that partitions keep free, and above it, the number
+    /// of all.
     limit: AtomicWord,
     /// Time of the last high-priority request, ms of the coarse clock.
     urgent_ms: Hint,
@@ -188,7 +208,7 @@ impl SlotPool {
             pool: CacheAligned(AtomicWord::new(Pool::EMPTY.bits())),
             cache_max: Hint::new(caches.most(slots).into()),
             caches,
-            limit: AtomicWord::new(slots.into()),
+            limit: AtomicWord::new(limit_of(slots, 0)),
             urgent_ms: Hint::new(0),
             lender: AtomicWord::new(0),
             waiting: PartitionSet::new(),
@@ -203,13 +223,24 @@ impl SlotPool {
 
     /// Returns the effective number of slots.
     pub fn slots(&self) -> u32 {
-        self.limit.get() as u32
+        slots_of(self.limit.get())
     }
 
     /// Sets the effective number of slots.
     pub fn set_slots(&self, slots: u32) {
-        self.limit.set(slots.into());
+        let set = |limit| Some(limit_of(slots, held_of(limit)));
+        self.limit.change(set);
         self.cache_max.set(self.caches.most(slots).into());
+    }
+
+    /// Changes the number of slots that a partition keeps free from `old` to `new`. Other
+    /// partitions do not take these slots.
+    #[cold]
+    pub(super) fn change_held(&self, old: u32, new: u32) {
+        self.limit.change(|limit| {
+            let held = held_of(limit).saturating_sub(old).saturating_add(new);
+            Some(limit_of(slots_of(limit), held))
+        });
     }
 
     /// Returns the slots in use, including cached slots.
@@ -226,7 +257,7 @@ impl SlotPool {
     /// high-priority requests in a row.
     pub fn limits(&self, ratio: u32, now_ms: u64) -> SlotLimits {
         SlotLimits {
-            slots: self.slots(),
+            slots: self.limit.get() as u32,
             high_priority: now_ms.saturating_sub(self.urgent_ms.get()) < LENT_MS,
             ratio,
         }

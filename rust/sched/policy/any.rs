@@ -330,7 +330,8 @@ macro_rules! policies {
                     ) -> BypassOutcome;
                     fn count_passed(class: ClassId, requests: u32, pages: u64);
                     fn refund(class: ClassId, cost: Cost, now: u64);
-                    fn stop(grant: &Grant, cost: Cost, now: u64);
+                    fn stop(grant: &Grant, cost: Cost, now: u64) -> bool;
+                    fn hold(slots: &FreeSlots, now: u64) -> Option<Hold>;
                     fn age(now: u64, max: u32) -> bool;
                     fn refresh(from: u32, max: u32, now: u64) -> Option<u32>;
                     fn reset(from: u32, max: u32) -> Option<u32>;

@@ -506,7 +506,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         }
     }
 
-    fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
+    fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) -> bool {
         if let Some(class) = self.table.get_mut(grant.class) {
             self.policy.end(&mut class.record);
             class.active = class.active.saturating_sub(1);
@@ -514,6 +514,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
                 self.idle(grant.class.idx(), now);
             }
         }
+        false
     }
 
     fn len(&self) -> u32 {

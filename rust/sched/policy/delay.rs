@@ -271,7 +271,9 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    fn stop(&mut self, _grant: &Grant, _cost: Cost, _now: u64) {}
+    fn stop(&mut self, _grant: &Grant, _cost: Cost, _now: u64) -> bool {
+        false
+    }
 
     fn len(&self) -> u32 {
         self.records.live().saturating_add(self.line.len())

@@ -12,6 +12,7 @@
 //!   charged.
 //! - Forced request: request dispatched without queueing while other requests are queued. The
 //!   charge lowers the lag of the entity to no less than minus [`entity::DEBT_MAX`].
+//! - Hold: a slot stays free for the next request of an entity that sends one at a time ([`hold`]).
 //!
 //! ```text
 //!             enqueue                 get                        stop
@@ -32,7 +33,8 @@ use crate::sched::{
     mem::{self, Grow, Need as _, NoMemory},
     policy::{
         classes::{each, fill},
-        BypassOutcome, BypassReason, Decision, Grant, Part, PartView, ReportBuf, ROWS,
+        BypassOutcome, BypassReason, Decision, FreeSlots, Grant, Hold, Part, PartView, ReportBuf,
+        ROWS,
     },
     ranges::{NodeReport, NodeReports},
     rng::Rng,
@@ -48,6 +50,7 @@ pub(crate) mod entity;
 pub mod entity_stats;
 pub mod entity_table;
 pub mod factors;
+pub(crate) mod hold;
 pub mod job_size;
 pub mod limits;
 pub mod locality;
@@ -65,6 +68,7 @@ pub(crate) mod tree;
 use deadline::RequestStep;
 use entity_stats::{EntityStats, ServiceWindows};
 use factors::ONE;
+use hold::Holds;
 use locality::LocalitySlice;
 use members::{Members, NodeStats};
 use node::{Leaf, PathId, TreeNode};
@@ -97,7 +101,8 @@ type Spare<I> = <Need<I> as mem::Need>::Spare;
 /// # Invariants
 ///
 /// - `queued` is the number of requests in the queues of all leaves.
-/// - A leaf is in the selector if and only if the leaf has queued requests.
+/// - A leaf is in the selector if and only if the leaf has queued requests, or competes in the
+///   place of an expected one ([`hold`]).
 /// - The selector has memory for every index of the table.
 pub struct State<I: Item> {
     members: Members<I>,
@@ -106,6 +111,8 @@ pub struct State<I: Item> {
     slice: LocalitySlice,
     /// Tokens of the request that is being dispatched, with limits.
     claim: Claim,
+    /// Leaves for whose next requests slots may be kept free.
+    holds: Holds,
     opp_threshold: u32,
     queued: u32,
     rng: Rng,
@@ -144,6 +151,7 @@ impl<I: Item> State<I> {
             selector,
             slice: LocalitySlice::new(config.slice_pages()),
             claim: Claim::NONE,
+            holds: Holds::new(tunables, shared.parts),
             opp_threshold,
             queued: 0,
             rng,
@@ -279,6 +287,9 @@ impl<I: Item> State<I> {
     /// Charges the leaf at index `idx` for a request dispatched without queueing.
     #[cold]
     fn owe(&mut self, idx: u32, charge: u32) {
+        if self.holds.is_expected(idx) {
+            self.end_hold(idx, self.time);
+        }
         let Some((leaf, charge_model)) = self.members.open(idx) else {
             bug!();
             return;
@@ -286,6 +297,21 @@ impl<I: Item> State<I> {
         let next = charge_model.next(leaf);
         let step = RequestStep::Owe(charge);
         self.selector.step(&mut self.members, idx, step, next);
+    }
+
+    /// Dispatches a request of another leaf than the one at index `idx`, which was chosen and has
+    /// none, because its next one is expected.
+    #[cold]
+    #[inline(never)]
+    fn get_another(&mut self, idx: u32, view: &PartView<'_>) -> Decision<(I, Grant)> {
+        // At most once for each expected leaf, which leaves the selector.
+        match self.choose_expected(idx, view.now) {
+            true => self.get(view),
+            false => {
+                bug!();
+                Decision::Empty
+            }
+        }
     }
 
     /// Corrects the charge of a request by the time that the request took.
@@ -353,6 +379,9 @@ impl<I: Item> Part<I> for State<I> {
         self.queued = self.queued.saturating_add(1);
         if idle {
             self.members.table.busy(idx);
+        }
+        if idle && self.holds.is_on() && self.expected_arrived(idx, charge, now) {
+            return Ok(());
         }
         if first {
             self.selector.join(&mut self.members, idx, charge);
@@ -422,8 +451,7 @@ impl<I: Item> Part<I> for State<I> {
             return Decision::Empty;
         };
         let Some(item) = leaf.queue.pop(locality) else {
-            bug!();
-            return Decision::Empty;
+            return self.get_another(idx, view);
         };
         let cost = item.cost();
         let charge = charge_model.of(cost);
@@ -531,7 +559,7 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
+    fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) -> bool {
         let idx = grant.class.idx();
         if self.members.cost_model == CostModel::Time && self.members.table.is_live(grant.class) {
             self.correct(idx, grant, cost, now);
@@ -540,9 +568,17 @@ impl<I: Item> Part<I> for State<I> {
         if let Some(leaf) = node.and_then(TreeNode::leaf_mut) {
             leaf.active = leaf.active.saturating_sub(1);
             if !leaf.is_active() {
+                if self.holds.is_on() && self.expect(idx, cost, now) {
+                    return true;
+                }
                 self.members.table.idle(idx, now);
             }
         }
+        false
+    }
+
+    fn hold(&mut self, slots: &FreeSlots, now: u64) -> Option<Hold> {
+        self.keep_free(slots, now)
     }
 
     fn len(&self) -> u32 {
@@ -569,6 +605,7 @@ impl<I: Item> Part<I> for State<I> {
     /// Removes nodes that were idle for 10 s, and keeps the tags of the other nodes near the clock.
     fn age(&mut self, now: u64, max: u32) -> bool {
         self.time = now;
+        self.expire_holds(now);
         let more = self.members.expire(now, max, &mut self.selector);
         let entries = self.members.table.entry_count();
         for _ in 0..max.min(entries) {
@@ -590,6 +627,7 @@ impl<I: Item> Part<I> for State<I> {
         if self.opp_threshold > 0 {
             self.opp_threshold = update.live.opp_threshold;
         }
+        self.holds.set(update.live.hold);
         self.members.apply_update(update, now)
     }
 

@@ -4,7 +4,7 @@
 
 use crate::{
     search::{search, Task},
-    world::{Kindred, World},
+    world::{Kindred, Primary, World},
 };
 use nrs_sched::attr::Priority;
 
@@ -45,8 +45,8 @@ pub struct Scenario<'a> {
     pub partitions: u16,
     /// Number of slots.
     pub slots: u32,
-    /// Rate of a user, requests/s, if limited.
-    pub rate: Option<u32>,
+    /// Policy of the heads.
+    pub primary: Primary,
     /// Initial steps.
     pub before: &'a [Step],
     /// Steps of each task.
@@ -97,7 +97,7 @@ impl Scenario<'_> {
         search(
             interruptions,
             || {
-                let world = World::new(self.partitions, self.slots, cpus, self.rate, rows);
+                let world = World::new(self.partitions, self.slots, cpus, self.primary, rows);
                 make(&world, &homes, self.before, 0);
                 world
             },

@@ -21,11 +21,12 @@ use crate::{
     search::{task, Mutex},
 };
 use nrs_sched::{
+    arena::feed,
     attr::{Attrs, Id, Priority},
     item::{ByteRange, Direction, Item},
     mem::{Owned, Shared},
     order::{Forced, Order, Relation},
-    policy::{AnyPart, AnyShared, Config, Kind, Tunables},
+    policy::{tbf, AnyPart, AnyShared, Config, Kind, Tunables},
     ranges::RangeTable,
     slots::SlotLimits,
     units::NSEC_PER_MSEC,
@@ -64,6 +65,34 @@ pub struct Kindred {
     pub unlocked: bool,
     /// Block that the request writes, ordered with other writes to the block.
     pub block: Option<u64>,
+}
+
+/// Policy of the heads.
+#[derive(Clone, Copy, Debug)]
+pub enum Primary {
+    /// `fifo`.
+    Fifo,
+    /// `tbf` with so many requests/s of each user.
+    Rate(u32),
+    /// `fairshare` of users, which keeps slots free for expected requests.
+    Hold,
+}
+
+impl Primary {
+    /// Returns the configuration; `None` for the fallback.
+    fn config(self) -> Option<Config> {
+        let mut tunables = Tunables::default();
+        let (kind, argument) = match self {
+            Self::Fifo => return None,
+            Self::Rate(rate) => {
+                tunables.tbf.rate = tbf::params::Rate::new(rate).expect("valid");
+                tunables.tbf.depth = tbf::params::Depth::new(1).expect("valid");
+                (Kind::Tbf, "uid")
+            }
+            Self::Hold => (Kind::Fairshare, "uid_fair"),
+        };
+        Some(Config::parse(kind, Some(argument), &tunables).expect("valid"))
+    }
 }
 
 /// A target with its partitions.
@@ -153,7 +182,7 @@ impl Env<Request, Config> for PartitionEnv<'_> {
         self.send(request);
     }
 
-    fn hold(&mut self, _request: &mut Request, _now: u64) {}
+    fn begin_queueing(&mut self, _request: &mut Request, _now: u64) {}
 }
 
 impl round::RoundPartitions for &World {
@@ -173,31 +202,30 @@ impl round::RoundPartitions for &World {
 }
 
 impl World {
-    /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs. With
-    /// `rate`, each user may dispatch `rate` requests/s. With `rows`, so many CPUs have rows with
-    /// which requests pass without the lock.
+    /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs, whose heads
+    /// have the policy `primary`. With `rows`, so many CPUs have rows with which requests pass
+    /// without the lock.
     pub fn new(
         partitions: u16,
         slots: u32,
         cpus: u32,
-        rate: Option<u32>,
+        primary: Primary,
         rows: Option<u32>,
     ) -> Self {
-        let mut tunables = Tunables::default();
-        let fifo = Config::parse(Kind::Fifo, None, &tunables).expect("no argument");
-        if let Some(rate) = rate {
-            tunables.tbf.rate = nrs_sched::policy::tbf::params::Rate::new(rate).expect("valid");
-            tunables.tbf.depth = nrs_sched::policy::tbf::params::Depth::new(1).expect("valid");
-        }
-        let tbf = Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid");
-        let part = |config: &Config| {
-            let shared = AnyShared::new(config, 1, 1).expect("memory");
-            AnyPart::new(config, 1, &shared).expect("memory")
+        let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("no argument");
+        let primary = primary.config();
+        let shared = |config: &Config| AnyShared::new(config, 1, partitions.into());
+        let shared = shared(primary.as_ref().unwrap_or(&fifo)).expect("memory");
+        let fallback = || {
+            let shared = AnyShared::new(&fifo, 1, 1).expect("memory");
+            AnyPart::new(&fifo, 1, &shared).expect("memory")
         };
         let head_cache = || {
-            let mut head_cache = HeadCache::new(part(&fifo), fifo).expect("memory");
-            if rate.is_some() {
-                assert!(head_cache.head.install(part(&tbf), tbf).is_ok());
+            let mut head_cache = HeadCache::new(fallback(), fifo).expect("memory");
+            if let Some(config) = primary {
+                let mut part = AnyPart::new(&config, 1, &shared).expect("memory");
+                feed(&mut part);
+                assert!(head_cache.head.install(part, config).is_ok());
             }
             head_cache
         };
@@ -388,6 +416,14 @@ impl World {
         round::pass_on(&mut &*self, 0);
     }
 
+    /// Returns true if a slot is free although requests are queued, because a partition keeps it.
+    #[cfg(test)]
+    pub fn is_holding(&self) -> bool {
+        let holds = |one: &Mutex<Decider>| one.with(|one| one.may_hold());
+        let is_free = self.slot_pool.used().active() < self.slot_pool.slots();
+        is_free && !self.slot_pool.is_uncontended() && self.partitions.iter().any(holds)
+    }
+
     /// Checks that no request is stalled. No task and no progress guard may be about to act.
     fn check(&self) {
         let limits = round::RoundPartitions::limits(&self);
@@ -402,8 +438,10 @@ impl World {
                     (pending.high, Priority::High),
                     (pending.regular, Priority::Regular),
                 ] {
+                    // A slot that is kept free may be used when the timer expires.
+                    let is_held = machine.may_hold() && armed(index) > 0;
                     assert!(
-                        !is_pending || !pool.allows(priority, &limits),
+                        !is_pending || !pool.allows(priority, &limits) || is_held,
                         "{priority:?} requests of partition {index} wait beside a free slot"
                     );
                 }

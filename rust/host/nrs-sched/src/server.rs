@@ -17,7 +17,7 @@ use crate::{
         slot_pool::SlotPool,
         Admission, Env, PartitionMachine,
     },
-    policy::{AnyPart, Config, Kind, Part, Tunables},
+    policy::{AnyPart, AnyUpdate, Config, Kind, Part, Tunables},
     ranges::RangeTable,
     slots::SlotLimits,
     units::NSEC_PER_MSEC,
@@ -112,7 +112,7 @@ impl Env<Request, Config> for ServerEnv {
         self.send(request);
     }
 
-    fn hold(&mut self, _request: &mut Request, _now: u64) {}
+    fn begin_queueing(&mut self, _request: &mut Request, _now: u64) {}
 
     fn note_queued(&mut self, request: &Request) {
         let placement = &request.placement;
@@ -309,6 +309,20 @@ impl Server {
         }
         self.run_all();
         Ok(())
+    }
+
+    /// Applies `update` to the parts of its policy, as the service's worker does.
+    pub fn update(&mut self, update: &AnyUpdate) {
+        for priority in Priority::ALL {
+            for (_, part) in self.machine.head(priority).parts_mut() {
+                drop(part.update(update.clone(), self.now));
+                let mut from = Some(0);
+                while let Some(idx) = from {
+                    from = part.refresh(idx, 64, self.now);
+                }
+            }
+        }
+        self.run_all();
     }
 
     /// Advances the time by `ns`.

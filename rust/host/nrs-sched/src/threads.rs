@@ -95,7 +95,7 @@ impl Env<Request, Config> for User<'_> {
         self.send(request);
     }
 
-    fn hold(&mut self, _request: &mut Request, _now: u64) {}
+    fn begin_queueing(&mut self, _request: &mut Request, _now: u64) {}
 }
 
 impl round::RoundPartitions for User<'_> {

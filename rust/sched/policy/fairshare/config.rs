@@ -5,11 +5,13 @@
 use super::{
     entity_table::Weights,
     factors::Factors,
+    hold::HoldTerms,
     job_size::{JobSizes, SIZES_MAX},
     limits::LimitPlan,
     mode::{Level, Mode},
     params::{
-        CrossCpt, DeltaMs, Locality, OppThreshold, SizeMax, SizeSource, SizeWindowS, Tunables,
+        CrossCpt, DeltaMs, HoldPermille, HoldUs, Locality, OppThreshold, SizeMax, SizeSource,
+        SizeWindowS, Tunables,
     },
     totals::SharedTotals,
 };
@@ -100,11 +102,15 @@ impl Config {
     }
 }
 
-/// Returns the parameters that do not change while a part runs; the threshold is reduced to 0 or 1.
+/// Returns the parameters that do not change while a part runs; the threshold and the time for
+/// which slots may be kept free are reduced to 0 or 1.
 fn fixed(tunables: &Tunables) -> Tunables {
     let has_threshold = tunables.opp_threshold.get().min(1);
+    let has_holds = tunables.hold_permille.get().min(1);
     Tunables {
         delta_ms: DeltaMs::default(),
+        hold_permille: HoldPermille::new(has_holds).unwrap_or_default(),
+        hold_us: HoldUs::default(),
         opp_threshold: OppThreshold::new(has_threshold).unwrap_or_default(),
         cross_cpt: CrossCpt::default(),
         size_window_s: SizeWindowS::default(),
@@ -120,6 +126,8 @@ pub(super) struct RuntimeParameters {
     pub(super) cross_cpt: bool,
     /// Queue depth below which requests are dispatched in FIFO order.
     pub(super) opp_threshold: u32,
+    /// Time for which slots may be kept free.
+    pub(super) hold: HoldTerms,
     /// Largest job size.
     pub(super) size_max: u32,
     /// Window in which a client of a job counts, ns.
@@ -132,6 +140,7 @@ impl RuntimeParameters {
         Self {
             cross_cpt: tunables.cross_cpt == CrossCpt::On,
             opp_threshold: tunables.opp_threshold.get(),
+            hold: HoldTerms::of(tunables),
             size_max: tunables.size_max.get(),
             size_window: u64::from(tunables.size_window_s.get()).saturating_mul(NSEC_PER_SEC),
         }
@@ -146,6 +155,8 @@ pub struct Shared {
     pub counters: Option<SharedTotals>,
     /// Sizes of jobs; `None` unless the mode has `size` and sizes are counted.
     pub sizes: Option<JobSizes>,
+    /// Number of parts.
+    pub parts: u32,
 }
 
 impl Shared {
@@ -173,6 +184,7 @@ impl Shared {
             hasher: Hasher::new(seed),
             counters,
             sizes,
+            parts,
         })
     }
 }

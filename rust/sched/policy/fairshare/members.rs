@@ -10,11 +10,12 @@ use super::{
     entity_stats::EntityStats,
     entity_table::Weights,
     factors::ONE,
+    hold::Pauses,
     job_size,
     limits::EntityClass,
     mode::{Level, Mode},
     node::{InnerNode, Leaf, NodeBody, PathId, TreeNode},
-    params::{CostModel, Locality, SizeSource},
+    params::{CostModel, Locality, SizeSource, Tunables},
     select::Selector,
     stats::Counts,
 };
@@ -79,21 +80,28 @@ pub struct NodeStats {
     pub(super) stats: PerIndex<EntityStats>,
     /// Estimates of the time of leaves' requests, if time is measured.
     pub(super) estimates: Option<PerIndex<Estimates>>,
+    /// Pauses of leaves, if slots may be kept free.
+    pub(super) pauses: Option<PerIndex<Pauses>>,
 }
 
 grow!(NodeStats {
     stats: PerIndex<EntityStats>,
     estimates: Option<PerIndex<Estimates>>,
+    pauses: Option<PerIndex<Pauses>>,
 });
 
 impl NodeStats {
     /// Creates tables for up to `max` nodes; may sleep.
-    fn new(model: CostModel, max: usize) -> Result<Self, NoMemory> {
+    fn new(tunables: &Tunables, max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             stats: PerIndex::new(max)?,
-            estimates: match model {
+            estimates: match tunables.cost_model {
                 CostModel::Time => Some(PerIndex::new(max)?),
                 CostModel::Pages | CostModel::Rpcs => None,
+            },
+            pauses: match tunables.has_holds() {
+                true => Some(PerIndex::new(max)?),
+                false => None,
             },
         })
     }
@@ -121,7 +129,8 @@ impl NodeStats {
 ///
 /// - Every class but the default class is a node. A leaf has as many ancestors as the mode has
 ///   levels before the last; a shared leaf may have fewer.
-/// - A node is busy in the table if and only if it has requests queued or in flight, or children.
+/// - A node is busy in the table if and only if it has requests queued or in flight, or children,
+///   or its next request is expected ([`super::hold`]).
 pub struct Members<I: Item> {
     pub(super) table: ClassTable<PathId, TreeNode<I>>,
     pub(super) shared: mem::Shared<Shared>,
@@ -167,7 +176,7 @@ impl<I: Item> Members<I> {
             cost_model: tunables.cost_model,
             locality: tunables.locality == Locality::On,
             estimates: Estimates::default(),
-            details: NodeStats::new(tunables.cost_model, (max as usize).saturating_add(1))?,
+            details: NodeStats::new(tunables, (max as usize).saturating_add(1))?,
             busy: DeviceClock::default(),
             counts: Counts::ZERO,
             update: Update::new(mem::Shared::new(Weights::new())?, tunables),

@@ -54,6 +54,12 @@ parameters! {
             #[default]
             On = "1",
         ],
+        /// Time that slots may be kept free for the next requests of entities that send one at a
+        /// time; 0: none.
+        "nrs_fairshare_hold_permille" hold_permille: [number HoldPermille,
+            "thousandths of the time of all slots, ", 0..=1000 = 10],
+        /// Longest time for which a slot is kept free for a request.
+        "nrs_fairshare_hold_us" hold_us: [number HoldUs, "us, ", 50..=100000 = 2000],
         /// Source of job sizes not set in the table.
         "nrs_fairshare_size_source" size_source: [choice SizeSource,
             /// Number of clients of the job ([`super::job_size::JobSizes`]).
@@ -94,6 +100,17 @@ parameters! {
         "nrs_fairshare_stats" Read "YAML, a mapping per entity", "", "ENOMEM", None;
         /// Resets the counters of nrs_fairshare_stats.
         "nrs_fairshare_stats_reset" Write "any text", "", "", None;
+    }
+}
+
+impl Tunables {
+    /// Returns true if slots may be kept free. That needs a scheduler that chooses among leaves at
+    /// each decision.
+    pub(super) fn has_holds(&self) -> bool {
+        self.hold_permille.get() > 0
+            && self.select == Select::Deadline
+            && self.locality == Locality::Off
+            && self.opp_threshold.get() == 0
     }
 }
 

@@ -35,6 +35,12 @@ stats! {
             "Entities without a counter shared by all CPTs (scheduled on each CPT separately)";
         limits_full: Counter Plain "nrs_policy_full_total"{table="limits"}
             "Requests of limited entities without a bucket (dispatched without the limit)";
+        holds_used: Counter Plain "nrs_policy_holds_total"{result="used"}
+            "Slots kept free until the expected request arrived";
+        holds_unused: Counter Plain "nrs_policy_holds_total"{result="unused"}
+            "Slots kept free for a request that did not arrive in time";
+        held_ns: Counter Ns "nrs_policy_held_seconds_total"
+            "Time for which slots were kept free, divided by the number of slots";
         sizes_full: Counter Plain "nrs_policy_full_total"{table="sizes"}
             "Requests of jobs not in the size table (counted with size 1)";
     }

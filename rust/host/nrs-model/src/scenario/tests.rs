@@ -6,23 +6,30 @@ use super::{
     plain, Kindred, Scenario,
     Step::{self, Arrive, Attend, Change, Complete, Drain, Expire},
 };
-use crate::{search, touch, world::World};
+use crate::{
+    search, touch,
+    world::{Primary, World},
+};
 use nrs_sched::attr::Priority;
 use std::collections::BTreeSet;
 
 /// Number of partitions and slots, initial steps, and steps of each of `N` tasks.
 type Row<'a, const N: usize> = (u16, u32, &'a [Step], [&'a [Step]; N]);
 
-/// Runs each row with two interruptions for two tasks, one for three; if `rate` is given, a user
-/// has `rate` requests/s.
+/// Runs each row as [`run_with`] does; if `rate` is given, a user has `rate` requests/s.
 fn run<'a, const N: usize>(rate: Option<u32>, rows: impl IntoIterator<Item = Row<'a, N>>) {
+    run_with(rate.map_or(Primary::Fifo, Primary::Rate), rows);
+}
+
+/// Runs each row with two interruptions for two tasks, one for three.
+fn run_with<'a, const N: usize>(primary: Primary, rows: impl IntoIterator<Item = Row<'a, N>>) {
     let long = u32::from(std::env::var_os("NRS_LONG").is_some());
     let interruptions = if N <= 2 { 2 } else { 1 };
     for (partitions, slots, before, tasks) in rows {
         let scenario = Scenario {
             partitions,
             slots,
-            rate,
+            primary,
             before,
             tasks: &tasks,
         };
@@ -304,12 +311,47 @@ fn order_and_changes() {
     run(None, rows);
 }
 
+/// Checks a slot that is kept free for a user with one request at a time. The next one arrives, or
+/// does not, while the timer expires and requests of the same or another partition arrive and end.
+#[test]
+fn held_slots() {
+    const ONE: Step = Arrive(Kindred { uid: 2, ..plain(0) });
+    for (partitions, other) in [(1, A), (2, A), (2, B)] {
+        // The second request of the user ends while some of another user are queued.
+        let mut before = vec![other; 11];
+        for ends in [6, 5] {
+            before.push(ONE);
+            before.resize(before.len() + ends, Complete);
+        }
+        let world = World::new(partitions, 2, 1, Primary::Hold, None);
+        let arrives = before.iter().filter_map(|step| match step {
+            Arrive(kindred) => Some(kindred.home),
+            _ => None,
+        });
+        let homes: Vec<u16> = arrives.collect();
+        super::make(&world, &homes, &before, 0);
+        assert!(world.is_holding(), "{partitions} partitions, {other:?}");
+        let any = if partitions == 2 { B } else { A };
+        let rows: [Row<'_, 2>; 8] = [
+            (partitions, 2, &before, [&[ONE], &[Complete]]),
+            (partitions, 2, &before, [&[ONE], &[Expire(0)]]),
+            (partitions, 2, &before, [&[Complete], &[Expire(0)]]),
+            (partitions, 2, &before, [&[any], &[Expire(0)]]),
+            (partitions, 2, &before, [&[any, Complete], &[ONE, Attend]]),
+            (partitions, 2, &before, [&[any], &[Change(1)]]),
+            (partitions, 2, &before, [&[ONE], &[Drain(0)]]),
+            (partitions, 2, &before, [&[A, Complete], &[Expire(0)]]),
+        ];
+        run_with(Primary::Hold, rows);
+    }
+}
+
 /// Checks that a passing request writes only two of all words and locks: the slot cache and the row
 /// of its CPU. No other CPU accesses either.
 #[test]
 fn what_passes_writes_no_word_of_another_cpu() {
     const EACH: usize = 100;
-    let world = World::new(1, 64, 2, None, Some(2));
+    let world = World::new(1, 64, 2, Primary::Fifo, Some(2));
     let mut written = Vec::new();
     let mut all = Vec::new();
     for cpu in 0..2 {

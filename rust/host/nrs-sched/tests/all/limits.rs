@@ -601,7 +601,9 @@ fn forced_requests_leave_their_place() {
     loop {
         let part = &mut disk.parts[0];
         match part.get(&view(disk.now, true)) {
-            Decision::Item((request, grant)) => part.stop(&grant, request.cost(), disk.now),
+            Decision::Item((request, grant)) => {
+                part.stop(&grant, request.cost(), disk.now);
+            }
             Decision::Throttled { .. } => panic!("forced"),
             Decision::Empty => break,
         }

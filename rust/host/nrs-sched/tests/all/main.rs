@@ -17,6 +17,7 @@ mod device;
 mod drains;
 mod engine;
 mod full;
+mod hold;
 mod isolation;
 mod knee;
 mod lags;

@@ -141,7 +141,7 @@ impl Env<Item, Config> for SimEnv<'_> {
         self.send(item);
     }
 
-    fn hold(&mut self, _item: &mut Item, _now: u64) {
+    fn begin_queueing(&mut self, _item: &mut Item, _now: u64) {
         self.target.queued += 1;
     }
 }

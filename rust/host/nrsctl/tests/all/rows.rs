@@ -131,7 +131,11 @@ fn rows_of_policies() {
             let of = [("service", "s"), ("head", "high"), ("policy", kind.name())];
             let labels = [&of, stat.labels].concat();
             let value = shown.page.value(stat.metric, &labels);
-            assert_eq!(value, Some(count as f64), "{}", stat.metric);
+            let unit = match stat.unit {
+                StatUnit::Ns => 1e9,
+                _ => 1.0,
+            };
+            assert_eq!(value, Some(count as f64 / unit), "{}", stat.metric);
         }
     }
     let mut kinds = Kind::ALL.iter().filter(|kind| kind.is_for_tests());

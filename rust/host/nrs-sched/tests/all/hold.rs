@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Latency of clients that send one request at a time beside clients that keep many queued, on a
+//! device with as many places as slots; shares and throughput with slots kept free.
+
+use nrs_sched::{
+    arena::{attrs, reserve, Request},
+    attr::{Attrs, Id},
+    capacity::Capacity,
+    mem::Shared,
+    policy::{
+        fairshare::{
+            entity_table::Weights,
+            limits::{LimitPlan, Limits},
+            params::{HoldPermille, HoldUs},
+            Update,
+        },
+        AnyUpdate, Config, Kind, Tunables,
+    },
+    rng::Rng,
+    server::{Relate, Server},
+    sim::{assert_shares, SECOND},
+};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// Client that keeps `depth` requests outstanding and sends the next one `pause` after an end.
+#[derive(Clone)]
+struct Client {
+    attrs: Attrs,
+    depth: u32,
+    pages: u32,
+    pause: u64,
+    /// Number of requests after which the client pauses for 100 ms; 0: it never does.
+    bluff: usize,
+}
+
+impl Client {
+    fn small(uid: u32) -> Self {
+        Self {
+            attrs: attrs(uid),
+            depth: 1,
+            pages: 1,
+            pause: 200 * US,
+            bluff: 0,
+        }
+    }
+
+    fn greedy(uid: u32) -> Self {
+        Self {
+            depth: 32,
+            pages: 16,
+            pause: 20 * US,
+            ..Self::small(uid)
+        }
+    }
+
+    fn pausing(self, pause: u64) -> Self {
+        Self { pause, ..self }
+    }
+
+    fn of_group(mut self, gid: u32) -> Self {
+        self.attrs.gid = Id::new(gid);
+        self
+    }
+}
+
+/// Run of clients on a device that serves each request in about `service`.
+#[derive(Clone, Copy)]
+struct Run {
+    mode: &'static str,
+    weights: &'static str,
+    limits: &'static str,
+    permille: u32,
+    hold_us: u32,
+    slots: u32,
+    service: u64,
+    seconds: u64,
+}
+
+impl Run {
+    /// Creates a run on a device with eight places that takes 8 ms for each request, and on which
+    /// slots are kept free for `permille` thousandths of the time.
+    fn with(permille: u32) -> Self {
+        Self {
+            mode: "uid_fair",
+            weights: "",
+            limits: "",
+            permille,
+            hold_us: 2000,
+            slots: 8,
+            service: 8 * MS,
+            seconds: 20,
+        }
+    }
+
+    fn of(self, mode: &'static str) -> Self {
+        Self { mode, ..self }
+    }
+
+    fn limited(self, limits: &'static str) -> Self {
+        Self { limits, ..self }
+    }
+
+    fn update(&self, tunables: &Tunables) -> Update {
+        let weights = Weights::new().apply(self.weights).unwrap();
+        let plan = (!self.limits.is_empty()).then(|| {
+            let limits = Shared::new(Limits::new().apply(self.limits).unwrap()).unwrap();
+            let capacity = Shared::new(Capacity::new()).unwrap();
+            Shared::new(LimitPlan::new(limits, None, 1024, &capacity).unwrap()).unwrap()
+        });
+        Update::new(Shared::new(weights).unwrap(), &tunables.fairshare).with_limits(plan)
+    }
+
+    /// Returns the latencies of each client, ns, in increasing order.
+    fn go(&self, clients: &[Client]) -> Vec<Vec<u64>> {
+        reserve(4096).unwrap();
+        let mut tunables = Tunables::default();
+        tunables.fairshare.hold_permille = HoldPermille::new(self.permille).unwrap();
+        tunables.fairshare.hold_us = HoldUs::new(self.hold_us).unwrap();
+        let config = Config::parse(Kind::Fairshare, Some(self.mode), &tunables).unwrap();
+        let mut server = Server::new(&config, self.slots, 1024, 5).unwrap();
+        server.update(&AnyUpdate::Fairshare(self.update(&tunables)));
+        let mut rng = Rng::new(11);
+        let start = server.now;
+        let (warm, end) = (start + SECOND, start + self.seconds * SECOND);
+        // Times at which a client sends, or with the number of a request, the device ends it.
+        let mut events = BinaryHeap::new();
+        for (index, client) in clients.iter().enumerate() {
+            for _ in 0..client.depth {
+                let at = start + rng.below(self.service);
+                events.push(Reverse((at, None, index)));
+            }
+        }
+        let (mut next, mut sent) = (0, HashMap::new());
+        let mut latencies = vec![Vec::new(); clients.len()];
+        while let Some(Reverse((at, ending, index))) = events.pop() {
+            while let Some(timer) = server.next_expiry().filter(|timer| *timer < at) {
+                server.wait(timer.saturating_sub(server.now));
+                self.begin(&mut server, &mut events, &sent, &mut rng);
+            }
+            if at > end {
+                break;
+            }
+            server.wait(at - server.now);
+            let client = &clients[index];
+            if let Some(id) = ending {
+                assert!(server.complete(id).is_some());
+                let (_, since) = sent.remove(&id).unwrap();
+                if at > warm {
+                    latencies[index].push(at - since);
+                }
+                let pause = match latencies[index].len() + 1 {
+                    ended if client.bluff > 0 && ended % client.bluff == 0 => 100 * MS,
+                    _ => client.pause / 2 + rng.below(client.pause),
+                };
+                events.push(Reverse((at + pause, None, index)));
+            } else {
+                next += 1;
+                sent.insert(next, (index, at));
+                let request = Request::new(index as u32, next, client.pages, at);
+                assert!(server.arrive(request, &client.attrs, Relate::Not, false));
+            }
+            self.begin(&mut server, &mut events, &sent, &mut rng);
+        }
+        for latencies in &mut latencies {
+            latencies.sort_unstable();
+        }
+        latencies
+    }
+
+    /// Lets the device begin the requests that were dispatched.
+    fn begin(
+        &self,
+        server: &mut Server,
+        events: &mut BinaryHeap<Reverse<(u64, Option<u64>, usize)>>,
+        sent: &HashMap<u64, (usize, u64)>,
+        rng: &mut Rng,
+    ) {
+        for id in std::mem::take(&mut server.started) {
+            let spread = rng.below(self.service / 10);
+            let ends = server.now + self.service * 19 / 20 + spread;
+            events.push(Reverse((ends, Some(id), sent[&id].0)));
+        }
+    }
+}
+
+/// Returns the latency that all but `one_of` one of the requests stay below, ms.
+fn tail(latencies: &[u64], one_of: usize) -> f64 {
+    latencies[latencies.len() - 1 - latencies.len() / one_of] as f64 / MS as f64
+}
+
+/// Returns the number of requests, each as large as those of a greedy client: all take equal time.
+fn total(all: &[Vec<u64>]) -> f64 {
+    all.iter().map(Vec::len).sum::<usize>() as f64
+}
+
+/// Returns `greedy` clients of user 1, and then `others`.
+fn beside(greedy: usize, others: &[Client]) -> Vec<Client> {
+    let mut clients = vec![Client::greedy(1); greedy];
+    clients.extend_from_slice(others);
+    clients
+}
+
+/// Runs `clients` without and with slots kept free. Verifies that throughput is lost by no more
+/// than the credit, and returns the latency of the last client, ms, that all but one of `one_of`
+/// requests stay below.
+#[track_caller]
+fn compare(run: &Run, clients: &[Client], one_of: usize) -> [f64; 2] {
+    let without = Run {
+        permille: 0,
+        ..*run
+    };
+    let (before, after) = (without.go(clients), run.go(clients));
+    let (lost, most) = (
+        1.0 - total(&after) / total(&before),
+        f64::from(run.permille) / 1000.0,
+    );
+    assert!(
+        lost < most + 0.002,
+        "{lost} of {} requests lost",
+        total(&before)
+    );
+    [&before, &after].map(|all| tail(all.last().unwrap(), one_of))
+}
+
+/// Verifies that a client that sends one request at a time beside six greedy ones has nearly the
+/// latency of the device, in all positions of a tree, and while others have limits.
+#[test]
+fn a_small_client_waits_less_than_a_gap() {
+    let [own, of_2] = [Client::small(2), Client::small(2).of_group(2)];
+    let in_groups = beside(5, &[Client::greedy(3).of_group(3), of_2]);
+    let run = Run::with(10);
+    for (run, clients) in [
+        (Run::with(10), beside(6, &[own.clone()])),
+        (run.of("gid_then_uid_fair"), in_groups.clone()),
+        (run.of("uid_then_gid_fair"), in_groups),
+        (
+            run.limited("uid:3:max=20"),
+            beside(5, &[Client::greedy(3), own.clone()]),
+        ),
+        (run.limited("uid:2:min=200"), beside(6, &[own])),
+    ] {
+        let [before, after] = compare(&run, &clients, 100);
+        let what = (run.mode, run.limits);
+        assert!(
+            before > 9.5 && after < 8.8,
+            "{what:?}: {before} and {after} ms"
+        );
+    }
+}
+
+/// Verifies shares of greedy users beside a small one, in each tenth of a percent.
+#[test]
+fn shares_stay_exact() {
+    let greedy = |uid| vec![Client::greedy(uid); 2];
+    for weights in ["", "uid:3:2", "uid:3:2 uid:4:5"] {
+        let clients = [greedy(3), greedy(4), greedy(5), vec![Client::small(2)]].concat();
+        let run = Run {
+            weights,
+            ..Run::with(10)
+        };
+        let all = run.go(&clients);
+        let served: Vec<u64> = all.chunks(2).take(3).map(|two| total(two) as u64).collect();
+        let weight = |uid: &str| if weights.contains(uid) { 1.0 } else { 0.0 };
+        let wanted = [1.0 + weight("uid:3:2"), 1.0 + 4.0 * weight("uid:4:5"), 1.0];
+        assert_shares(&served, &wanted, 0.3, weights);
+    }
+}
+
+/// Verifies that pauses of 1 ms cost no more than the credit and still help, and that a client that
+/// pauses for longer than the longest hold costs nothing.
+#[test]
+fn pauses_decide_about_holds() {
+    let run = Run::with(10);
+    let [before, after] = compare(&run, &beside(6, &[Client::small(2).pausing(MS)]), 2);
+    assert!(before > 8.7 && after < 8.2, "{before} and {after} ms");
+    let rare = beside(6, &[Client::small(2).pausing(10 * MS)]);
+    let without = Run::with(0).go(&rare);
+    assert_eq!(run.go(&rare), without);
+    // So does a client alone, and any with one slot.
+    for (slots, clients) in [
+        (8, vec![Client::small(2)]),
+        (1, beside(6, &[Client::small(2)])),
+    ] {
+        let run = Run {
+            slots,
+            ..Run::with(10)
+        };
+        let without = Run { permille: 0, ..run };
+        assert_eq!(run.go(&clients), without.go(&clients));
+    }
+}
+
+/// Verifies that many clients that send one request at a time lose no throughput beyond the credit,
+/// and have equal shares.
+#[test]
+fn many_small_clients_share_the_credit() {
+    for small in [2, 5, 64] {
+        let others: Vec<Client> = (2..2 + small).map(Client::small).collect();
+        let clients = beside(4, &others);
+        compare(&Run::with(10), &clients, 2);
+        let all = Run::with(10).go(&clients);
+        let counts: Vec<u64> = all[4..].iter().map(|one| one.len() as u64).collect();
+        assert_shares(&counts, &vec![1.0; counts.len()], 3.0, "small clients");
+    }
+}
+
+/// Verifies that clients that pretend to send their next request at once, and do not, cost others
+/// no more than the credit.
+#[test]
+fn pretended_pauses_cost_no_more_than_the_credit() {
+    for (permille, hold_us) in [(10, 2000), (10, 20_000), (100, 2000)] {
+        for clients in 1..=6 {
+            let pretender = |uid| Client {
+                bluff: 12,
+                ..Client::small(uid)
+            };
+            let others: Vec<Client> = (2..2 + clients).map(pretender).collect();
+            let run = Run {
+                permille,
+                hold_us,
+                ..Run::with(permille)
+            };
+            compare(&run, &beside(4, &others), 2);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::sched::{
+    policy::fairshare::params::{HoldPermille, HoldUs},
+    rng::Rng,
+};
+
+const LONGEST: u64 = 2 * NSEC_PER_MSEC;
+
+fn holds(permille: u32, hold_us: u32, parts: u32) -> Holds {
+    let tunables = Tunables {
+        hold_permille: HoldPermille::new(permille).unwrap(),
+        hold_us: HoldUs::new(hold_us).unwrap(),
+        ..Tunables::default()
+    };
+    Holds::new(&tunables, parts)
+}
+
+/// Verifies that in any window of time the slots are kept free for no more than their part of that
+/// time, and once the largest credit, whatever arrives, ends and expires when.
+#[test]
+fn the_loss_is_bounded_in_every_window() {
+    let mut rng = Rng::new(7);
+    for (permille, hold_us, parts, slots) in [
+        (1, 2000, 1, 8),
+        (10, 2000, 1, 2),
+        (10, 100_000, 1, 8),
+        (100, 500, 3, 4),
+        (1000, 2000, 1, 64),
+    ] {
+        let mut holds = holds(permille, hold_us, parts);
+        let mut now = 86_400 * NSEC_PER_SEC;
+        // Time and sum of the time of all slots that was used, ns.
+        let mut used = vec![(now, 0)];
+        let end = |holds: &mut Holds, idx, now, used: &mut Vec<(u64, u64)>| {
+            let taken = holds.take(idx, now);
+            let last = used.last().unwrap().1;
+            used.push((now, last + taken.map_or(0, |(_, used)| used)));
+        };
+        for _ in 0..4000 {
+            now += rng.below(200_000);
+            while let Some(idx) = holds.over(now) {
+                end(&mut holds, idx, now, &mut used);
+            }
+            let idx = rng.below(6) as u32;
+            match rng.below(4) {
+                0 if !holds.is_expected(idx) => {
+                    let time = rng.below(u64::from(hold_us) * 1000).max(EXPECTED_MIN);
+                    let room = holds.iter().count() < EXPECTED_MAX;
+                    assert_eq!(holds.add(idx, now, time), room);
+                }
+                1 => end(&mut holds, idx, now, &mut used),
+                _ => {
+                    for one in holds.expected.iter_mut().flatten() {
+                        if one.stage == Stage::Competing {
+                            one.stage = Stage::Chosen;
+                        }
+                    }
+                    while let Some(idx) = holds.pay(slots, now) {
+                        end(&mut holds, idx, now, &mut used);
+                    }
+                }
+            }
+            assert_eq!(usize::from(holds.count), holds.iter().count());
+        }
+        // A hold that ends in a window began at most `hold_us` earlier.
+        let longest = u64::from(hold_us) * NSEC_PER_USEC;
+        let most = |time: u64| time * u64::from(permille) / 1000 / u64::from(parts);
+        let bound = most(AHEAD).max(longest / 2) + most(longest) + 2;
+        let whole = used.last().unwrap().1;
+        assert!(whole > 0, "{permille} {hold_us}: holds were possible");
+        for (index, (from, before)) in used.iter().enumerate() {
+            for (to, after) in used.iter().skip(index).step_by(7) {
+                let (used, time) = (after - before, to - from);
+                assert!(
+                    used <= most(time) + bound,
+                    "{permille} {hold_us}: {used} of {time}"
+                );
+            }
+        }
+    }
+}
+
+/// Verifies that the part of a hold that was not needed is returned.
+#[test]
+fn an_arrival_returns_the_rest() {
+    let mut holds = holds(10, 2000, 1);
+    let start = NSEC_PER_SEC;
+    holds.earn(start);
+    let before = holds.credit;
+    assert_eq!(before, holds.credit_max());
+    assert!(holds.add(3, start, NSEC_PER_MSEC));
+    holds.expected[0].as_mut().unwrap().stage = Stage::Chosen;
+    assert_eq!(holds.pay(4, start), None);
+    assert_eq!(before - holds.credit, NSEC_PER_MSEC * UNITS / 4);
+    let slots = Hold {
+        slots: 1,
+        until: start + NSEC_PER_MSEC,
+    };
+    assert_eq!(holds.slots(), slots);
+    let (stage, used) = holds.take(3, start + NSEC_PER_MSEC / 4).unwrap();
+    assert!(matches!(stage, Stage::Holding { since, .. } if since == start));
+    assert_eq!(used, NSEC_PER_MSEC / 16);
+    assert_eq!(before - holds.credit, used * UNITS);
+    assert!(!holds.is_expecting() && holds.take(3, start).is_none());
+}
+
+/// Returns the expectation after `pauses`, ns.
+fn expectation(pauses: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let (mut leaf, mut now) = (Pauses::default(), NSEC_PER_SEC);
+    for pause in pauses {
+        leaf.ended = now;
+        now += pause;
+        leaf.arrived(now, LONGEST);
+    }
+    leaf.expectation(LONGEST)
+}
+
+/// Verifies the estimate for equal pauses, one outlier, a step up and down, and extreme values.
+#[test]
+fn pauses_are_followed() {
+    let short = 200_000;
+    assert_eq!(expectation([]), None);
+    // The first deviation is half of the first pause.
+    assert_eq!(expectation([short]), Some(3 * short));
+    let equal = expectation([short; 40]).unwrap();
+    assert!((short..short * 11 / 10).contains(&equal), "{equal}");
+    let outlier = expectation([short; 40].into_iter().chain([u64::MAX >> 8])).unwrap();
+    assert_eq!(outlier, LONGEST);
+    let after = [short; 40]
+        .into_iter()
+        .chain([20 * LONGEST])
+        .chain([short; 30]);
+    let after = expectation(after).unwrap();
+    assert!(after < 2 * short, "{after}");
+    // One whose pauses have become long is not expected; one whose pauses have become short is.
+    let long = 5 * LONGEST;
+    assert_eq!(expectation([short; 40].into_iter().chain([long; 8])), None);
+    let again = [long; 40].into_iter().chain([short; 40]);
+    assert!(expectation(again).unwrap() <= LONGEST);
+    assert_eq!(expectation([0; 40]), Some(EXPECTED_MIN));
+    // A request that did not end here, or ended unseen, has no pause.
+    let mut leaf = Pauses::default();
+    leaf.arrived(NSEC_PER_SEC, LONGEST);
+    assert_eq!(leaf.average, 0);
+}

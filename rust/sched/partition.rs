@@ -329,10 +329,10 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
     }
 
-    /// Returns true if slots may be kept free for this partition.
+    /// Returns the number of slots kept free for this partition.
     #[cfg(not(MODULE))]
-    pub fn may_hold(&self) -> bool {
-        self.may_hold
+    pub fn held(&self) -> u32 {
+        self.held
     }
 
     /// Returns the earliest time, ns, at which a head that is throttled at `now` becomes eligible.
@@ -392,6 +392,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let old = core::mem::replace(&mut self.mark, mark);
         if mark != old {
             env.slot_pool().mark(env.index(), old, mark);
+        }
+        if self.may_hold && env.slot_pool().has_several_partitions() {
+            self.update_held(env, now, false);
         }
     }
 

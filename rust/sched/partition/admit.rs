@@ -133,7 +133,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 let went = self.pass(env, item, slot, attrs);
                 return ArrivalEffects {
                     needs_memory,
-                    others: found.others,
+                    others: found.others || self.may_hold && self.releases(env),
                     ..ArrivalEffects::just(went, record)
                 };
             }
@@ -168,6 +168,14 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             needs_memory,
             others: others || slot || found.others,
         }
+    }
+
+    /// Returns true if a slot that was kept free may be used, because a request passed.
+    #[cold]
+    fn releases(&mut self, env: &mut impl Env<I, T>) -> bool {
+        let (before, now) = (self.held, env.now());
+        self.update_held(env, now, false);
+        self.held < before
     }
 
     /// Charges the class of requests with `attrs` after a merge added `cost` to one of them.

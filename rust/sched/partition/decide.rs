@@ -13,6 +13,7 @@ use crate::sched::{
     item::Cost,
     order::Order,
     policy::{Decision, FreeSlots, Part, PartView},
+    slots::SlotLimits,
     units::NSEC_PER_MSEC,
 };
 
@@ -26,14 +27,6 @@ pub struct Decided {
     pub count: u32,
     /// True if a slot was taken and returned: another CPU may have missed it.
     pub vain: bool,
-}
-
-/// Slots kept free by the regular head.
-struct HeldSlots {
-    /// True if no other slot is free.
-    is_binding: bool,
-    /// Time at which the first of them may be used, ns; `None` without any.
-    until: Option<u64>,
 }
 
 /// Dispatch mode of a queued request.
@@ -63,10 +56,6 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if placement.refused {
             // Throttled requests may be eligible now.
             self.tell(env, now);
-        }
-        if most == 0 && self.may_hold {
-            let until = self.hold(env, now).until;
-            self.set_timer(env, now, until);
         }
         self.decide_more(env, now, most);
         self.order.is_busy()
@@ -98,7 +87,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     pub fn decide_more(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
         let settled = self.settle(env, now);
         if most == 0 {
-            if settled {
+            if settled || self.may_hold {
                 self.tell(env, now);
             }
             return Decided::default();
@@ -161,7 +150,13 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Dispatches as [`Self::pump`] does, except to slots that are kept free.
     #[inline(never)]
     fn pump_and_hold(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
-        self.pump_as::<true>(env, now, most)
+        let before = self.held;
+        let decided = self.pump_as::<true>(env, now, most);
+        let is_released = self.held < before && env.slot_pool().has_several_partitions();
+        Decided {
+            vain: decided.vain || is_released,
+            ..decided
+        }
     }
 
     /// Dispatches as [`Self::pump`] does; `HOLDS` is true if slots may be kept free.
@@ -173,23 +168,20 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         most: u32,
     ) -> Decided {
         let mut decided = Decided::default();
-        let (mut lent, mut asked, mut held) = (None, false, None);
+        let (mut lent, mut asked) = (None, false);
         let mut pending = self.pending(now);
         if HOLDS && !pending.regular {
-            held = self.hold(env, now).until;
+            self.update_held(env, now, false);
         }
         while decided.count < most {
-            if HOLDS && self.may_hold && pending.regular {
-                let hold = self.hold(env, now);
-                if hold.is_binding {
-                    held = hold.until;
-                    pending = pending.without(Priority::Regular);
-                }
+            if HOLDS && pending.regular && !self.leaves_slots(env, now) {
+                pending = pending.without(Priority::Regular);
             }
-            let mut limits = env.limits();
-            if HOLDS {
-                limits.slots = limits.slots.saturating_add(self.held);
-            }
+            let limits = if HOLDS {
+                self.own_limits(env)
+            } else {
+                env.limits()
+            };
             let first = self.turn.first(pending, env.slot_pool().pool(), &limits);
             // Another partition may have taken the slot meanwhile, so that only the reserved slot
             // is left.
@@ -223,7 +215,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
         });
         let until = earlier(self.next_expiry(now), lent);
-        self.set_timer(env, now, if HOLDS { earlier(until, held) } else { until });
+        self.set_timer(env, now, until);
         decided
     }
 
@@ -241,27 +233,47 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
     }
 
-    /// Asks the regular head which slots to keep free, and keeps them from other partitions.
+    /// Returns the limits of the slots for this partition, which may take those that it keeps free.
+    fn own_limits(&self, env: &impl Env<I, T>) -> SlotLimits {
+        let (limits, slot_pool) = (env.limits(), env.slot_pool());
+        if !slot_pool.has_several_partitions() {
+            return limits;
+        }
+        let slots = limits.slots.saturating_add(self.held);
+        SlotLimits {
+            slots: slots.min(slot_pool.slots()),
+            ..limits
+        }
+    }
+
+    /// Returns true if regular requests may take a slot that is free.
     #[inline(never)]
-    fn hold(&mut self, env: &mut impl Env<I, T>, now: u64) -> HeldSlots {
+    fn leaves_slots(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+        self.update_held(env, now, true);
+        let free = env.slot_pool().pool().free(&self.own_limits(env));
+        self.held == 0 || self.held < free
+    }
+
+    /// Asks the regular head which slots to keep free, keeps them from other partitions, and arms
+    /// the timer for the time at which they may be used. `is_wanted` as in [`FreeSlots`].
+    #[inline(never)]
+    pub(super) fn update_held(&mut self, env: &mut impl Env<I, T>, now: u64, is_wanted: bool) {
         let slot_pool = env.slot_pool();
-        let mut limits = env.limits();
-        limits.slots = limits.slots.saturating_add(self.held);
         let slots = FreeSlots {
             slots: slot_pool.slots(),
-            free: slot_pool.pool().free(&limits),
-            is_shared: slot_pool.has_several_partitions(),
+            free: slot_pool.pool().free(&self.own_limits(env)),
+            is_shared: slot_pool.others_ready(env.index()),
+            is_wanted,
         };
         let hold = self.regular.head.hold(&slots, now);
         self.may_hold = hold.is_some();
         let hold = hold.unwrap_or_default();
-        if slots.is_shared && hold.slots != self.held {
+        if slot_pool.has_several_partitions() && hold.slots != self.held {
             slot_pool.change_held(self.held, hold.slots);
-            self.held = hold.slots;
         }
-        HeldSlots {
-            is_binding: hold.slots > 0 && hold.slots >= slots.free,
-            until: (hold.slots > 0).then_some(hold.until),
+        self.held = hold.slots;
+        if hold.slots > 0 {
+            self.set_timer(env, now, Some(hold.until));
         }
     }
 

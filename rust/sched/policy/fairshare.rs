@@ -151,7 +151,7 @@ impl<I: Item> State<I> {
             selector,
             slice: LocalitySlice::new(config.slice_pages()),
             claim: Claim::NONE,
-            holds: Holds::new(tunables, shared.parts),
+            holds: Holds::new(config, shared.parts),
             opp_threshold,
             queued: 0,
             rng,
@@ -567,14 +567,13 @@ impl<I: Item> Part<I> for State<I> {
         let node = self.members.table.get_mut(grant.class);
         if let Some(leaf) = node.and_then(TreeNode::leaf_mut) {
             leaf.active = leaf.active.saturating_sub(1);
-            if !leaf.is_active() {
-                if self.holds.is_on() && self.expect(idx, cost, now) {
-                    return true;
-                }
+            let is_active = leaf.is_active();
+            if !is_active && !self.expect(idx, cost, now) {
                 self.members.table.idle(idx, now);
             }
         }
-        false
+        self.holds.note_end(now);
+        self.holds.is_watching()
     }
 
     fn hold(&mut self, slots: &FreeSlots, now: u64) -> Option<Hold> {

@@ -419,15 +419,31 @@ impl World {
     /// Returns true if a slot is free although requests are queued, because a partition keeps it.
     #[cfg(test)]
     pub fn is_holding(&self) -> bool {
-        let holds = |one: &Mutex<Decider>| one.with(|one| one.may_hold());
+        let holds = |one: &Mutex<Decider>| one.with(|one| one.held() > 0);
         let is_free = self.slot_pool.used().active() < self.slot_pool.slots();
         is_free && !self.slot_pool.is_uncontended() && self.partitions.iter().any(holds)
     }
 
     /// Checks that no request is stalled. No task and no progress guard may be about to act.
     fn check(&self) {
-        let limits = round::RoundPartitions::limits(&self);
+        let mut limits = round::RoundPartitions::limits(&self);
         let (pool, now) = (self.slot_pool.used(), self.now());
+        // Slots that are kept free may be used when the timer expires.
+        let held = (0..).zip(&self.partitions).map(|(index, _)| {
+            self.at(index, |machine, env, now| {
+                let held = machine.held();
+                machine.decide_more(env, now, 0);
+                assert_eq!(
+                    machine.held(),
+                    held,
+                    "partition {index} holds a slot for no request"
+                );
+                let timer = self.timers[usize::from(index)].load(SeqCst);
+                assert!(held == 0 || timer > 0, "partition {index} has no timer");
+                held
+            })
+        });
+        limits.slots = self.slot_pool.slots().saturating_sub(held.sum());
         let armed = |index: usize| self.timers[index].load(SeqCst);
         let mut regular = false;
         for (index, partition) in self.partitions.iter().enumerate() {
@@ -438,10 +454,8 @@ impl World {
                     (pending.high, Priority::High),
                     (pending.regular, Priority::Regular),
                 ] {
-                    // A slot that is kept free may be used when the timer expires.
-                    let is_held = machine.may_hold() && armed(index) > 0;
                     assert!(
-                        !is_pending || !pool.allows(priority, &limits) || is_held,
+                        !is_pending || limits.slots == 0 || !pool.allows(priority, &limits),
                         "{priority:?} requests of partition {index} wait beside a free slot"
                     );
                 }

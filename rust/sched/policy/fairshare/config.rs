@@ -17,6 +17,7 @@ use super::{
 };
 use crate::sched::{
     agent::digest,
+    attr::Priority,
     error::Result,
     key::Hasher,
     mem::{self, NoMemory},
@@ -33,6 +34,8 @@ pub struct Config {
     argument: Option<Mode>,
     /// Parameters at the time of the start.
     pub tunables: Tunables,
+    /// Head on which the policy runs.
+    priority: Priority,
 }
 
 impl PartialEq for Config {
@@ -53,14 +56,19 @@ impl Configuration for Config {
         Ok(Self {
             argument,
             tunables: *tunables,
+            priority: Priority::Regular,
         })
     }
 
     fn with(&self, tunables: &Tunables) -> Self {
         Self {
-            argument: self.argument,
             tunables: *tunables,
+            ..*self
         }
+    }
+
+    fn on(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
     fn wants_cgroup(&self) -> bool {
@@ -91,6 +99,11 @@ impl Config {
         } else {
             alike
         }
+    }
+
+    /// Returns true if slots may be kept free. High priority has a reserved slot.
+    pub(super) fn has_holds(&self) -> bool {
+        self.priority == Priority::Regular && self.tunables.has_holds()
     }
 
     /// Returns the number of pages that an entity dispatches in a row; 0 without locality.

@@ -25,21 +25,25 @@
 //!
 //! A competing leaf is in the timeline with the cost of its last request, so that it earns its
 //! share at every level of the tree as if its next request was queued. A chosen leaf leaves the
-//! timeline with its lag, which it keeps if its request arrives in time, and else loses: an entity
-//! that sends nothing is owed nothing.
+//! timeline with its lag, which grows no more until the leaf has a request.
+//!
+//! # Spread
+//!
+//! Requests that begin together often end together, and then an entity that sends few requests
+//! waits until they end, whether its next one was expected or not. While there are such entities,
+//! slots are used one after the other, [`spread`] apart, so that requests end apart, too. The time
+//! is paid from the same credit, of which half is left for holds. A request of an entity that had
+//! none is dispatched at once.
 //!
 //! # Bound of the loss
 //!
-//! A hold is paid for in advance, as long as it may last; what is left is returned when the request
-//! arrives. Without credit there is no hold. So in any time `t` at most `permille / 1000 * t`, and
-//! once the larger of that for [`AHEAD`] and half of the longest hold, is lost, whatever the
-//! clients do. Holds charge no entity and change no tag of others: shares and the bounds of
-//! [`super::deadline`] apply to the service that is left.
+//! Slots that stay free are paid for in advance; what is left is returned when the expected request
+//! arrives. Without credit no slot stays free. So whatever the clients do, in any time `t` at most
+//! `permille / 1000 * t` is lost by all partitions together, and once for each partition the larger
+//! of its part for [`AHEAD`] and half of the longest hold. Holds charge no entity and change no tag
+//! of others: shares and the bounds of [`super::deadline`] apply to the service that is left.
 
-use super::{
-    deadline::RequestStep, entity::TimelineState, members::Members, params::Tunables,
-    tree::SchedulerTree, State,
-};
+use super::{config::Config, deadline::RequestStep, params::Tunables, State};
 use crate::sched::{
     item::{Cost, Item},
     policy::{FreeSlots, Hold},
@@ -55,18 +59,38 @@ const AHEAD: u64 = 100 * NSEC_PER_MSEC;
 /// Shortest time for which a leaf is expected, ns: the slack of timers.
 const EXPECTED_MIN: u64 = 50 * NSEC_PER_USEC;
 
-/// Deviations beyond the average for which a leaf is expected, as the timeout of TCP (RFC 6298).
-const DEVIATIONS: u64 = 4;
+/// Deviations beyond the average for which a leaf is expected: twice those of TCP (RFC 6298),
+/// because a request that arrives too late waits for a slot, and a hold costs only what it takes.
+const DEVIATIONS: u64 = 8;
 
 /// Units of credit in a nanosecond.
 const UNITS: u64 = 1000;
+
+/// Time after the end of an entity's only request for which slots are spread, ns.
+const SPREAD_FOR: u64 = NSEC_PER_SEC;
+
+/// Largest number of slots that are spread.
+const SPREAD_SLOTS: u32 = 32;
+
+/// Shortest mean time between two ends at which slots are spread, ns. With shorter times the
+/// handling of requests, and not the device, may be the limit.
+const GAP_MIN: u64 = 400 * NSEC_PER_USEC;
+
+/// Longest time between two ends that counts, ns.
+const GAP_MAX: u64 = 20 * NSEC_PER_MSEC;
+
+/// Returns the time between two slots that are used one after the other, for a mean time `gap`
+/// between two ends, ns: less than that, so that the device does not run empty.
+const fn spread(gap: u64) -> u64 {
+    (gap >> 1).saturating_add(gap >> 2)
+}
 
 /// Parameters of holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HoldTerms {
     /// Part of the time of all slots that may be kept free, thousandths.
     permille: u64,
-    /// Longest time for which a leaf is expected, ns; 0: no leaf is expected.
+    /// Longest time for which a leaf is expected, ns.
     longest: u64,
 }
 
@@ -75,10 +99,7 @@ impl HoldTerms {
     pub fn of(tunables: &Tunables) -> Self {
         Self {
             permille: tunables.hold_permille.get().into(),
-            longest: match tunables.has_holds() {
-                true => u64::from(tunables.hold_us.get()).saturating_mul(NSEC_PER_USEC),
-                false => 0,
-            },
+            longest: u64::from(tunables.hold_us.get()).saturating_mul(NSEC_PER_USEC),
         }
     }
 }
@@ -143,8 +164,39 @@ enum Stage {
     Competing,
     /// Out of the timeline, with its lag: the leaf is next.
     Chosen,
-    /// Chosen; a slot is kept free since `since`, ns, for which `price` units were paid.
-    Holding { since: u64, price: u64 },
+    /// Chosen; a slot is kept free.
+    Holding(Payment),
+}
+
+/// Payment in advance for slots that stay free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Payment {
+    /// Beginning and end of the time, ns.
+    since: u64,
+    until: u64,
+    /// Units paid.
+    price: u64,
+}
+
+impl Payment {
+    /// Creates the payment for `count` of `slots` slots from `since` until `until`, ns.
+    fn of(count: u32, slots: u32, since: u64, until: u64) -> Self {
+        let time = until.saturating_sub(since).saturating_mul(UNITS);
+        let price = time.saturating_mul(count.into());
+        Self {
+            since,
+            until,
+            price: price.checked_div(slots.into()).unwrap_or(price),
+        }
+    }
+
+    /// Returns the units for the time from `now` on.
+    fn left(&self, now: u64) -> u64 {
+        let all = self.until.saturating_sub(self.since);
+        let left = self.until.saturating_sub(now).min(all);
+        let left = self.price.saturating_mul(left).checked_div(all);
+        left.unwrap_or(0)
+    }
 }
 
 /// Leaf whose next request is expected.
@@ -164,6 +216,8 @@ struct Expected {
 ///   in the table.
 /// - A competing leaf is in the timeline, others are not.
 pub struct Holds {
+    /// True if leaves may be expected.
+    is_on: bool,
     terms: HoldTerms,
     /// Number of parts that share the time.
     parts: u64,
@@ -173,18 +227,38 @@ pub struct Holds {
     earned: u64,
     count: u8,
     expected: [Option<Expected>; EXPECTED_MAX],
+    /// Time until which slots are spread, ns; 0: they are not.
+    spread_until: u64,
+    /// Time of the last end, ns, and moving average of the time between two ends.
+    last_end: u64,
+    gap: u64,
+    /// Time before which no free slot is used, ns.
+    pause_until: u64,
+    /// Number of slots that have been free since, and their payment.
+    paused: u32,
+    pause: Payment,
+    /// Time of all slots that was used and is not counted yet, ns.
+    uncounted: u64,
 }
 
 impl Holds {
     /// Creates a set without expected leaves, for one of `parts` parts.
-    pub(super) fn new(tunables: &Tunables, parts: u32) -> Self {
+    pub(super) fn new(config: &Config, parts: u32) -> Self {
         Self {
-            terms: HoldTerms::of(tunables),
+            is_on: config.has_holds(),
+            terms: HoldTerms::of(&config.tunables),
             parts: parts.max(1).into(),
             credit: 0,
             earned: 0,
             count: 0,
             expected: [None; EXPECTED_MAX],
+            spread_until: 0,
+            last_end: 0,
+            gap: 0,
+            pause_until: 0,
+            paused: 0,
+            pause: Payment::default(),
+            uncounted: 0,
         }
     }
 
@@ -197,7 +271,7 @@ impl Holds {
     /// Returns true if leaves may be expected.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
-        self.terms.longest > 0
+        self.is_on
     }
 
     /// Returns true if leaves are expected.
@@ -225,7 +299,8 @@ impl Holds {
     /// Adds the credit earned until `now`.
     fn earn(&mut self, now: u64) {
         let time = now.saturating_sub(self.earned).min(NSEC_PER_SEC);
-        self.earned = now;
+        // Calls on several CPUs may read the time in another order.
+        self.earned = self.earned.max(now);
         let more = time.saturating_mul(self.terms.permille);
         let more = more.checked_div(self.parts).unwrap_or(0);
         self.credit = self.credit.saturating_add(more).min(self.credit_max());
@@ -245,39 +320,110 @@ impl Holds {
         true
     }
 
-    /// Ends the expectation of the leaf at index `idx` and returns its stage; the time from `now`
-    /// on that a hold was paid for is returned. The second value is the time that was used, ns.
-    fn take(&mut self, idx: u32, now: u64) -> Option<(Stage, u64)> {
+    /// Ends the expectation of the leaf at index `idx` at `now`, ns, and returns its stage.
+    fn take(&mut self, idx: u32, now: u64) -> Option<Stage> {
         let is_at = |place: &&mut Option<Expected>| place.is_some_and(|one| one.idx == idx);
         let one = self.expected.iter_mut().find(is_at)?.take()?;
         self.count = self.count.saturating_sub(1);
-        let mut used = 0;
-        if let Stage::Holding { since, price } = one.stage {
-            let (left, all) = (
-                one.until.saturating_sub(now),
-                one.until.saturating_sub(since),
-            );
-            let returned = price.saturating_mul(left).checked_div(all).unwrap_or(0);
-            self.credit = self.credit.saturating_add(returned).min(self.credit_max());
-            used = price.saturating_sub(returned) / UNITS;
+        if let Stage::Holding(payment) = one.stage {
+            self.settle(payment, now);
         }
-        Some((one.stage, used))
+        Some(one.stage)
     }
 
-    /// Pays for a slot of `slots` for each chosen leaf. Returns the first leaf beyond the credit.
-    fn pay(&mut self, slots: u32, now: u64) -> Option<u32> {
-        self.earn(now);
-        let chosen = |one: &&mut Expected| one.stage == Stage::Chosen;
-        for one in self.expected.iter_mut().flatten().filter(chosen) {
-            let time = one.until.saturating_sub(now).saturating_mul(UNITS);
-            let price = time.checked_div(slots.into()).unwrap_or(time);
-            match self.credit.checked_sub(price) {
-                Some(left) => self.credit = left,
-                None => return Some(one.idx),
-            }
-            one.stage = Stage::Holding { since: now, price };
+    /// Returns the rest of `payment` from `now` on to the credit, and counts what was used.
+    fn settle(&mut self, payment: Payment, now: u64) {
+        let left = payment.left(now);
+        self.credit = self.credit.saturating_add(left).min(self.credit_max());
+        let used = payment.price.saturating_sub(left) / UNITS;
+        self.uncounted = self.uncounted.saturating_add(used);
+    }
+
+    /// Pays `payment`, and leaves at least `rest` units; returns `None` beyond the credit.
+    fn buy(&mut self, payment: Payment, rest: u64) -> Option<Payment> {
+        let left = self.credit.checked_sub(payment.price)?;
+        if left < rest {
+            return None;
+        }
+        self.credit = left;
+        Some(payment)
+    }
+
+    /// Notes an end at `now`, ns.
+    #[inline]
+    pub(super) fn note_end(&mut self, now: u64) {
+        if self.spread_until > 0 {
+            let since = now.saturating_sub(self.last_end).min(GAP_MAX);
+            self.last_end = self.last_end.max(now);
+            let gap = self.gap.saturating_sub(self.gap >> 4);
+            self.gap = gap.saturating_add(since >> 4);
+        }
+    }
+
+    /// Spreads slots for some time from `now` on, ns.
+    fn watch(&mut self, now: u64) {
+        if self.spread_until == 0 {
+            (self.last_end, self.gap) = (now, 0);
+        }
+        self.spread_until = now.saturating_add(SPREAD_FOR);
+    }
+
+    /// Returns true if slots may stay free.
+    #[inline]
+    pub(super) fn is_watching(&self) -> bool {
+        self.is_expecting() || self.spread_until > 0
+    }
+
+    /// Returns the time until which no free slot is used, ns, if that is later than `now` and the
+    /// credit suffices. Else lets a slot be used, after which the next one has to wait.
+    fn spread(&mut self, slots: &FreeSlots, now: u64) -> Option<u64> {
+        let is_useful = self.gap >= GAP_MIN && slots.slots <= SPREAD_SLOTS && !slots.is_shared;
+        if self.pause_until > now && is_useful && self.pay_for_pause(slots, now) {
+            return Some(self.pause_until);
+        }
+        self.end_pause(now);
+        if slots.is_wanted {
+            self.pause_until = now.saturating_add(spread(self.gap));
         }
         None
+    }
+
+    /// Pays for the free slots until the end of the pause; returns false beyond the credit.
+    fn pay_for_pause(&mut self, slots: &FreeSlots, now: u64) -> bool {
+        if self.paused != slots.free {
+            self.earn(now);
+            let before = core::mem::take(&mut self.pause);
+            self.settle(before, now);
+            // Half of the credit is for holds, which help more.
+            let rest = self.credit_max() >> 1;
+            let payment = Payment::of(slots.free, slots.slots, now, self.pause_until);
+            let payment = self.buy(payment, rest);
+            self.paused = payment.map_or(0, |_| slots.free);
+            self.pause = payment.unwrap_or_default();
+        }
+        self.paused > 0
+    }
+
+    /// Ends the pause at `now`, ns.
+    fn end_pause(&mut self, now: u64) {
+        let pause = core::mem::take(&mut self.pause);
+        self.settle(pause, now);
+        (self.paused, self.pause_until) = (0, 0);
+    }
+
+    /// Pays for a slot of `slots` for each chosen leaf, as far as the credit suffices.
+    fn pay(&mut self, slots: u32, now: u64) {
+        self.earn(now);
+        for index in 0..EXPECTED_MAX {
+            let one = self.expected.get(index).copied().flatten();
+            let Some(one) = one.filter(|one| one.stage == Stage::Chosen) else {
+                continue;
+            };
+            let payment = self.buy(Payment::of(1, slots, now, one.until), 0);
+            if let (Some(Some(one)), Some(payment)) = (self.expected.get_mut(index), payment) {
+                one.stage = Stage::Holding(payment);
+            }
+        }
     }
 
     /// Returns a leaf that is not expected any longer at `now`, ns.
@@ -286,32 +432,23 @@ impl Holds {
         self.iter().find(is_over).map(|one| one.idx)
     }
 
-    /// Returns the slots for the leaves that were chosen.
-    fn slots(&self) -> Hold {
+    /// Returns the number of leaves that were chosen.
+    fn chosen(&self) -> u32 {
         let chosen = self.iter().filter(|one| one.stage != Stage::Competing);
-        chosen.fold(Hold::default(), |hold, one| Hold {
+        chosen.fold(0, |sum, _| sum.saturating_add(1))
+    }
+
+    /// Returns the slots that are paid for.
+    fn slots(&self) -> Hold {
+        let holding = |one: &&Expected| matches!(one.stage, Stage::Holding(_));
+        let holding = self.iter().filter(holding);
+        holding.fold(Hold::default(), |hold, one| Hold {
             slots: hold.slots.saturating_add(1),
             until: match hold.slots {
                 0 => one.until,
                 _ => hold.until.min(one.until),
             },
         })
-    }
-}
-
-impl SchedulerTree {
-    /// Drops the service that is owed to the leaf at index `idx` and to the nodes above it that
-    /// have left with it.
-    fn drop_owed(&mut self, nodes: &mut Members<impl Item>, mut idx: u32) {
-        while let Some(entity) = nodes.entity(idx) {
-            if entity.place != TimelineState::Out {
-                return;
-            }
-            if entity.owed > 0 {
-                self.forget_lag(nodes, idx);
-            }
-            idx = nodes.parent(idx);
-        }
     }
 }
 
@@ -325,6 +462,9 @@ impl<I: Item> State<I> {
             return false;
         };
         pauses.ended = now;
+        if self.queued > 0 {
+            self.holds.watch(now);
+        }
         let time = pauses.expectation(self.holds.terms.longest);
         // Without other requests here, no slot has to be kept free, unless another part takes it.
         let alone = self.queued == 0 && self.holds.parts == 1;
@@ -351,18 +491,14 @@ impl<I: Item> State<I> {
         if let Some(pauses) = pauses.and_then(|pauses| pauses.get_mut(idx)) {
             pauses.arrived(now, longest);
         }
-        if !self.holds.is_expecting() {
-            return false;
-        }
-        let Some((stage, used)) = self.holds.take(idx, now) else {
-            return false;
-        };
-        if let Stage::Holding { .. } = stage {
+        self.holds.end_pause(now);
+        let stage = self.holds.take(idx, now);
+        if let Some(Stage::Holding(_)) = stage {
             let counts = &mut self.members.counts;
             counts.holds_used = counts.holds_used.saturating_add(1);
-            counts.held_ns = counts.held_ns.saturating_add(used);
         }
-        if stage != Stage::Competing {
+        self.count_holds();
+        if stage != Some(Stage::Competing) {
             return false;
         }
         // The deadline changes only with the cost.
@@ -405,25 +541,30 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Ends the expectation of the leaf at index `idx`, whose request has not arrived.
+    /// Ends the expectation of the leaf at index `idx`, whose request has not arrived. A slot stays
+    /// free until the next decision, so that nothing is returned.
     #[cold]
     pub(super) fn end_hold(&mut self, idx: u32, now: u64) {
-        let Some((stage, used)) = self.holds.take(idx, now) else {
+        let Some(stage) = self.holds.take(idx, u64::MAX) else {
             return;
         };
         match stage {
             Stage::Competing => self.leave_timeline(idx, now),
             Stage::Chosen => {}
-            Stage::Holding { .. } => {
+            Stage::Holding(_) => {
                 let counts = &mut self.members.counts;
                 counts.holds_unused = counts.holds_unused.saturating_add(1);
-                counts.held_ns = counts.held_ns.saturating_add(used);
             }
         }
-        if let Some(tree) = &mut self.selector.tree {
-            tree.drop_owed(&mut self.members, idx);
-        }
+        self.count_holds();
         self.members.table.idle(idx, now);
+    }
+
+    /// Counts the time for which slots were kept free.
+    fn count_holds(&mut self) {
+        let used = core::mem::take(&mut self.holds.uncounted);
+        let counts = &mut self.members.counts;
+        counts.held_ns = counts.held_ns.saturating_add(used);
     }
 
     /// Ends the expectations whose time is over at `now`.
@@ -438,7 +579,10 @@ impl<I: Item> State<I> {
     pub(super) fn keep_free(&mut self, slots: &FreeSlots, now: u64) -> Option<Hold> {
         self.time = now;
         self.expire_holds(now);
-        if !self.holds.is_expecting() {
+        if self.holds.spread_until <= now {
+            self.holds.spread_until = 0;
+        }
+        if !self.holds.is_watching() {
             return None;
         }
         for _ in 0..EXPECTED_MAX {
@@ -452,11 +596,19 @@ impl<I: Item> State<I> {
         if slots.slots < 2 {
             return Some(Hold::default());
         }
-        let needed = slots.is_shared || slots.free <= self.holds.slots().slots;
-        while let Some(idx) = needed.then(|| self.holds.pay(slots.slots, now)).flatten() {
-            self.end_hold(idx, now);
+        if slots.is_shared || slots.free <= self.holds.chosen() {
+            self.holds.pay(slots.slots, now);
         }
-        Some(self.holds.slots())
+        let held = self.holds.slots();
+        if held.slots >= slots.free || self.holds.spread_until == 0 || self.queued == 0 {
+            return Some(held);
+        }
+        let pause = self.holds.spread(slots, now);
+        self.count_holds();
+        Some(pause.map_or(held, |until| Hold {
+            slots: slots.free,
+            until,
+        }))
     }
 }
 

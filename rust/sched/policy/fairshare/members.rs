@@ -15,7 +15,7 @@ use super::{
     limits::EntityClass,
     mode::{Level, Mode},
     node::{InnerNode, Leaf, NodeBody, PathId, TreeNode},
-    params::{CostModel, Locality, SizeSource, Tunables},
+    params::{CostModel, Locality, SizeSource},
     select::Selector,
     stats::Counts,
 };
@@ -92,14 +92,14 @@ grow!(NodeStats {
 
 impl NodeStats {
     /// Creates tables for up to `max` nodes; may sleep.
-    fn new(tunables: &Tunables, max: usize) -> Result<Self, NoMemory> {
+    fn new(config: &Config, max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             stats: PerIndex::new(max)?,
-            estimates: match tunables.cost_model {
+            estimates: match config.tunables.cost_model {
                 CostModel::Time => Some(PerIndex::new(max)?),
                 CostModel::Pages | CostModel::Rpcs => None,
             },
-            pauses: match tunables.has_holds() {
+            pauses: match config.has_holds() {
                 true => Some(PerIndex::new(max)?),
                 false => None,
             },
@@ -176,7 +176,7 @@ impl<I: Item> Members<I> {
             cost_model: tunables.cost_model,
             locality: tunables.locality == Locality::On,
             estimates: Estimates::default(),
-            details: NodeStats::new(tunables, (max as usize).saturating_add(1))?,
+            details: NodeStats::new(config, (max as usize).saturating_add(1))?,
             busy: DeviceClock::default(),
             counts: Counts::ZERO,
             update: Update::new(mem::Shared::new(Weights::new())?, tunables),

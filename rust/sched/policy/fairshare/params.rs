@@ -57,7 +57,7 @@ parameters! {
         /// Time that slots may be kept free for the next requests of entities that send one at a
         /// time; 0: none.
         "nrs_fairshare_hold_permille" hold_permille: [number HoldPermille,
-            "thousandths of the time of all slots, ", 0..=1000 = 10],
+            "thousandths of the time of all slots, ", 0..=1000 = 20],
         /// Longest time for which a slot is kept free for a request.
         "nrs_fairshare_hold_us" hold_us: [number HoldUs, "us, ", 50..=100000 = 2000],
         /// Source of job sizes not set in the table.

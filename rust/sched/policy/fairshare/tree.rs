@@ -317,11 +317,6 @@ impl SchedulerTree {
 
     pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
         self.drop_limits(nodes, idx);
-        self.forget_lag(nodes, idx);
-    }
-
-    /// Drops the lag of the node at index `idx`, which is no member.
-    pub(super) fn forget_lag(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
         let parent = nodes.parent(idx);
         at!(self, nodes, parent, sched => sched.forget(nodes, idx));
     }

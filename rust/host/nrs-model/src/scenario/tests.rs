@@ -332,7 +332,14 @@ fn held_slots() {
         super::make(&world, &homes, &before, 0);
         assert!(world.is_holding(), "{partitions} partitions, {other:?}");
         let any = if partitions == 2 { B } else { A };
-        let rows: [Row<'_, 2>; 8] = [
+        let forced = [Arrive(Kindred {
+            uid: 2,
+            forced: true,
+            ..plain(0)
+        })];
+        let rows: [Row<'_, 2>; 10] = [
+            (partitions, 2, &before, [&forced, &[Complete]]),
+            (partitions, 2, &before, [&forced, &[any, ONE]]),
             (partitions, 2, &before, [&[ONE], &[Complete]]),
             (partitions, 2, &before, [&[ONE], &[Expire(0)]]),
             (partitions, 2, &before, [&[Complete], &[Expire(0)]]),

@@ -78,6 +78,8 @@ struct Run {
     hold_us: u32,
     slots: u32,
     service: u64,
+    /// Largest deviation of the times of requests and of the starts of clients, percent.
+    spread: u64,
     seconds: u64,
 }
 
@@ -93,6 +95,7 @@ impl Run {
             hold_us: 2000,
             slots: 8,
             service: 8 * MS,
+            spread: 5,
             seconds: 20,
         }
     }
@@ -103,6 +106,15 @@ impl Run {
 
     fn limited(self, limits: &'static str) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Returns true if all latencies of `clients` are as without slots kept free.
+    fn changes_nothing_for(&self, clients: &[Client]) -> bool {
+        let without = Run {
+            permille: 0,
+            ..*self
+        };
+        self.go(clients) == without.go(clients)
     }
 
     fn update(&self, tunables: &Tunables) -> Update {
@@ -131,7 +143,7 @@ impl Run {
         let mut events = BinaryHeap::new();
         for (index, client) in clients.iter().enumerate() {
             for _ in 0..client.depth {
-                let at = start + rng.below(self.service);
+                let at = start + rng.below(1 + self.service / 5 * self.spread);
                 events.push(Reverse((at, None, index)));
             }
         }
@@ -181,8 +193,8 @@ impl Run {
         rng: &mut Rng,
     ) {
         for id in std::mem::take(&mut server.started) {
-            let spread = rng.below(self.service / 10);
-            let ends = server.now + self.service * 19 / 20 + spread;
+            let spread = self.service / 100 * self.spread;
+            let ends = server.now + self.service - spread + rng.below(1 + 2 * spread);
             events.push(Reverse((ends, Some(id), sent[&id].0)));
         }
     }
@@ -271,28 +283,33 @@ fn shares_stay_exact() {
     }
 }
 
-/// Verifies that pauses of 1 ms cost no more than the credit and still help, and that a client that
-/// pauses for longer than the longest hold costs nothing.
+/// Verifies that pauses of 1 ms cost no more than the credit and still help. A client alone, and
+/// all clients with one slot, are served as without slots kept free.
 #[test]
 fn pauses_decide_about_holds() {
     let run = Run::with(10);
     let [before, after] = compare(&run, &beside(6, &[Client::small(2).pausing(MS)]), 2);
     assert!(before > 8.7 && after < 8.2, "{before} and {after} ms");
+    let alone = vec![Client::small(2)];
+    assert!(run.changes_nothing_for(&alone));
+    let run = Run { slots: 1, ..run };
+    assert!(run.changes_nothing_for(&beside(6, &alone)));
+}
+
+/// Verifies that requests that begin together do not end together for long beside a client that
+/// sends few requests at any time.
+#[test]
+fn waves_are_spread() {
     let rare = beside(6, &[Client::small(2).pausing(10 * MS)]);
-    let without = Run::with(0).go(&rare);
-    assert_eq!(run.go(&rare), without);
-    // So does a client alone, and any with one slot.
-    for (slots, clients) in [
-        (8, vec![Client::small(2)]),
-        (1, beside(6, &[Client::small(2)])),
-    ] {
-        let run = Run {
-            slots,
-            ..Run::with(10)
-        };
-        let without = Run { permille: 0, ..run };
-        assert_eq!(run.go(&clients), without.go(&clients));
-    }
+    let run = Run {
+        spread: 0,
+        ..Run::with(10)
+    };
+    let [before, after] = compare(&run, &rare, 100);
+    assert!(before > 15.0 && after < 10.5, "{before} and {after} ms");
+    // Not where requests are about as short as the time in which they are handled.
+    let run = Run { service: MS, ..run };
+    assert!(run.changes_nothing_for(&rare));
 }
 
 /// Verifies that many clients that send one request at a time lose no throughput beyond the credit,

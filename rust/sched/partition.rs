@@ -249,6 +249,8 @@ pub struct PartitionMachine<I: Item, P, T> {
     may_hold: bool,
     /// Slots kept free for this partition, which others may not take; 0 unless `may_hold`.
     held: u32,
+    /// True if slots that were kept free have become usable since the last dispatch attempt.
+    is_released: bool,
     /// State published to other CPUs.
     mark: PartitionMark,
 }
@@ -275,6 +277,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             armed: 0,
             may_hold: false,
             held: 0,
+            is_released: false,
             mark: PartitionMark::default(),
         }
     }
@@ -394,7 +397,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             env.slot_pool().mark(env.index(), old, mark);
         }
         if self.may_hold && env.slot_pool().has_several_partitions() {
-            self.update_held(env, now, false);
+            self.update_held(env, now);
         }
     }
 

@@ -147,8 +147,6 @@ pub struct FreeSlots {
     pub free: u32,
     /// True if other partitions may take the slots.
     pub is_shared: bool,
-    /// True if a request is dispatched now unless the part keeps all free slots.
-    pub is_wanted: bool,
 }
 
 /// Slots that a part keeps free.

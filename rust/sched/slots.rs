@@ -117,8 +117,10 @@ impl ParameterValue for Slots {
 /// Limits of the slots of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotLimits {
-    /// Number of slots; 0 counts as 1.
+    /// Number of slots for regular requests; 0 counts as 1.
     pub slots: u32,
+    /// Number of slots, with those that partitions keep free from regular requests.
+    pub all: u32,
     /// True if one slot is reserved for high priority.
     pub high_priority: bool,
     /// Maximum high-priority requests in a row while a regular request is pending. With 0, high
@@ -174,7 +176,11 @@ impl Pool {
 
     /// Returns the number of slots in use below which a request of `priority` may take a slot.
     const fn bound(self, priority: Priority, limits: &SlotLimits) -> u32 {
-        let slots = if limits.slots == 0 { 1 } else { limits.slots };
+        let slots = match priority {
+            Priority::Regular => limits.slots,
+            Priority::High => limits.all,
+        };
+        let slots = if slots == 0 { 1 } else { slots };
         let kept = match priority {
             Priority::Regular if limits.high_priority && slots > 1 && self.active_high() == 0 => 1,
             _ => 0,
@@ -331,6 +337,7 @@ mod tests {
     fn limits(slots: u32, high_priority: bool, ratio: u32) -> SlotLimits {
         SlotLimits {
             slots,
+            all: slots,
             high_priority,
             ratio,
         }

@@ -133,7 +133,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 let went = self.pass(env, item, slot, attrs);
                 return ArrivalEffects {
                     needs_memory,
-                    others: found.others || self.may_hold && self.releases(env),
+                    others: found.others || self.held > 0 && self.releases(env),
                     ..ArrivalEffects::just(went, record)
                 };
             }
@@ -174,7 +174,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     #[cold]
     fn releases(&mut self, env: &mut impl Env<I, T>) -> bool {
         let (before, now) = (self.held, env.now());
-        self.update_held(env, now, false);
+        self.update_held(env, now);
         self.held < before
     }
 

@@ -150,11 +150,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Dispatches as [`Self::pump`] does, except to slots that are kept free.
     #[inline(never)]
     fn pump_and_hold(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
-        let before = self.held;
         let decided = self.pump_as::<true>(env, now, most);
-        let is_released = self.held < before && env.slot_pool().has_several_partitions();
+        // Another partition may use a slot that was kept free.
+        let is_released = core::mem::take(&mut self.is_released);
         Decided {
-            vain: decided.vain || is_released,
+            vain: decided.vain || (is_released && env.slot_pool().has_several_partitions()),
             ..decided
         }
     }
@@ -171,7 +171,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let (mut lent, mut asked) = (None, false);
         let mut pending = self.pending(now);
         if HOLDS && !pending.regular {
-            self.update_held(env, now, false);
+            self.update_held(env, now);
         }
         while decided.count < most {
             if HOLDS && pending.regular && !self.leaves_slots(env, now) {
@@ -241,7 +241,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
         let slots = limits.slots.saturating_add(self.held);
         SlotLimits {
-            slots: slots.min(slot_pool.slots()),
+            slots: slots.min(limits.all),
             ..limits
         }
     }
@@ -249,24 +249,25 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Returns true if regular requests may take a slot that is free.
     #[inline(never)]
     fn leaves_slots(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
-        self.update_held(env, now, true);
+        self.update_held(env, now);
         let free = env.slot_pool().pool().free(&self.own_limits(env));
         self.held == 0 || self.held < free
     }
 
     /// Asks the regular head which slots to keep free, keeps them from other partitions, and arms
-    /// the timer for the time at which they may be used. `is_wanted` as in [`FreeSlots`].
+    /// the timer for the time at which they may be used.
     #[inline(never)]
-    pub(super) fn update_held(&mut self, env: &mut impl Env<I, T>, now: u64, is_wanted: bool) {
+    pub(super) fn update_held(&mut self, env: &mut impl Env<I, T>, now: u64) {
         let slot_pool = env.slot_pool();
         let slots = FreeSlots {
             slots: slot_pool.slots(),
             free: slot_pool.pool().free(&self.own_limits(env)),
             is_shared: slot_pool.others_ready(env.index()),
-            is_wanted,
         };
         let hold = self.regular.head.hold(&slots, now);
-        self.may_hold = hold.is_some();
+        let kept = hold.map_or(0, |hold| hold.slots);
+        self.is_released |= kept < self.held;
+        self.may_hold = hold.is_some() || self.is_released;
         let hold = hold.unwrap_or_default();
         if slot_pool.has_several_partitions() && hold.slots != self.held {
             slot_pool.change_held(self.held, hold.slots);

@@ -256,8 +256,10 @@ impl SlotPool {
     /// Returns the limits of the slots at `now_ms` of the coarse clock, with at most `ratio`
     /// high-priority requests in a row.
     pub fn limits(&self, ratio: u32, now_ms: u64) -> SlotLimits {
+        let limit = self.limit.get();
         SlotLimits {
-            slots: self.limit.get() as u32,
+            slots: limit as u32,
+            all: slots_of(limit),
             high_priority: now_ms.saturating_sub(self.urgent_ms.get()) < LENT_MS,
             ratio,
         }

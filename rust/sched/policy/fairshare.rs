@@ -453,6 +453,7 @@ impl<I: Item> Part<I> for State<I> {
         let Some(item) = leaf.queue.pop(locality) else {
             return self.get_another(idx, view);
         };
+        self.holds.note_dispatch(view.now);
         let cost = item.cost();
         let charge = charge_model.of(cost);
         let next = charge_model.next(leaf);
@@ -503,6 +504,7 @@ impl<I: Item> Part<I> for State<I> {
             return BypassOutcome::Stale;
         };
         let charge = charge_model.of(cost);
+        self.members.details.forget_end(class.idx());
         if is_limited {
             let now = now();
             if way != BypassReason::Opportunity {
@@ -554,6 +556,7 @@ impl<I: Item> Part<I> for State<I> {
         if self.members.pass(class).is_none() {
             return;
         }
+        self.members.details.forget_end(class.idx());
         if let Some(stats) = self.members.stats_mut(class.idx()) {
             stats.count_passed(requests, pages, service);
         }
@@ -572,7 +575,7 @@ impl<I: Item> Part<I> for State<I> {
                 self.members.table.idle(idx, now);
             }
         }
-        self.holds.note_end(now);
+        self.holds.note_end(now, self.queued > 0);
         self.holds.is_watching()
     }
 

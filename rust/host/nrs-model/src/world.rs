@@ -443,7 +443,7 @@ impl World {
                 held
             })
         });
-        limits.slots = self.slot_pool.slots().saturating_sub(held.sum());
+        limits.slots = limits.all.saturating_sub(held.sum());
         let armed = |index: usize| self.timers[index].load(SeqCst);
         let mut regular = false;
         for (index, partition) in self.partitions.iter().enumerate() {

@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!          only request ends,               the scheduler             a decision finds no other
-//!          pauses are short                 chooses the leaf          free slot: pay in advance
+//!          pauses are short                 chooses the leaf          slot: pay in advance
 //!   idle ────────────────────▶ competing ────────────────▶ chosen ────────────────────▶ holding
 //!    ▲ ▲                        │    │                      │   │                        │   │
 //!    │ └── time is over ────────┘────│──────────────────────┘───│────────────────────────┘   │
@@ -33,7 +33,7 @@
 //! waits until they end, whether its next one was expected or not. While there are such entities,
 //! slots are used one after the other, [`spread`] apart, so that requests end apart, too. The time
 //! is paid from the same credit, of which half is left for holds. A request of an entity that had
-//! none is dispatched at once.
+//! none ends the pause.
 //!
 //! # Bound of the loss
 //!
@@ -75,6 +75,9 @@ const SPREAD_SLOTS: u32 = 32;
 /// Shortest mean time between two ends at which slots are spread, ns. With shorter times the
 /// handling of requests, and not the device, may be the limit.
 const GAP_MIN: u64 = 400 * NSEC_PER_USEC;
+
+/// Shortest pause, ns: the shortest time for which a timer is armed.
+const PAUSE_MIN: u64 = 20 * NSEC_PER_USEC;
 
 /// Longest time between two ends that counts, ns.
 const GAP_MAX: u64 = 20 * NSEC_PER_MSEC;
@@ -133,6 +136,11 @@ impl Pauses {
         let error = pause.abs_diff(self.average);
         self.deviation = mean(self.deviation, error, 4);
         self.average = mean(self.average, pause, 8).max(1);
+    }
+
+    /// Forgets the time of the last end.
+    pub(super) fn forget_end(&mut self) {
+        self.ended = 0;
     }
 
     /// Returns the time for which the next request is expected, ns; `None` if it usually comes
@@ -349,21 +357,33 @@ impl Holds {
         Some(payment)
     }
 
-    /// Notes an end at `now`, ns.
+    /// Notes an end at `now`, ns. The time since the last one counts if requests have been queued
+    /// since, and no slot was kept free.
     #[inline]
-    pub(super) fn note_end(&mut self, now: u64) {
-        if self.spread_until > 0 {
+    pub(super) fn note_end(&mut self, now: u64, is_backlogged: bool) {
+        if self.spread_until == 0 {
+            return;
+        }
+        if self.last_end > 0 && self.paused == 0 {
             let since = now.saturating_sub(self.last_end).min(GAP_MAX);
-            self.last_end = self.last_end.max(now);
             let gap = self.gap.saturating_sub(self.gap >> 4);
             self.gap = gap.saturating_add(since >> 4);
+        }
+        self.last_end = if is_backlogged { now } else { 0 };
+    }
+
+    /// Notes a dispatch at `now`, ns.
+    #[inline]
+    pub(super) fn note_dispatch(&mut self, now: u64) {
+        if self.spread_until > 0 {
+            self.pause_until = now.saturating_add(spread(self.gap));
         }
     }
 
     /// Spreads slots for some time from `now` on, ns.
     fn watch(&mut self, now: u64) {
         if self.spread_until == 0 {
-            (self.last_end, self.gap) = (now, 0);
+            (self.last_end, self.gap) = (0, 0);
         }
         self.spread_until = now.saturating_add(SPREAD_FOR);
     }
@@ -375,16 +395,14 @@ impl Holds {
     }
 
     /// Returns the time until which no free slot is used, ns, if that is later than `now` and the
-    /// credit suffices. Else lets a slot be used, after which the next one has to wait.
+    /// credit suffices. Several partitions do not wait for each other.
     fn spread(&mut self, slots: &FreeSlots, now: u64) -> Option<u64> {
-        let is_useful = self.gap >= GAP_MIN && slots.slots <= SPREAD_SLOTS && !slots.is_shared;
-        if self.pause_until > now && is_useful && self.pay_for_pause(slots, now) {
+        let is_useful = self.gap >= GAP_MIN && slots.slots <= SPREAD_SLOTS && self.parts == 1;
+        let is_early = self.pause_until > now.saturating_add(PAUSE_MIN);
+        if is_early && is_useful && self.pay_for_pause(slots, now) {
             return Some(self.pause_until);
         }
         self.end_pause(now);
-        if slots.is_wanted {
-            self.pause_until = now.saturating_add(spread(self.gap));
-        }
         None
     }
 
@@ -468,7 +486,7 @@ impl<I: Item> State<I> {
         let time = pauses.expectation(self.holds.terms.longest);
         // Without other requests here, no slot has to be kept free, unless another part takes it.
         let alone = self.queued == 0 && self.holds.parts == 1;
-        let Some(time) = time.filter(|_| !alone) else {
+        let Some(time) = time.filter(|_| !alone && !self.is_throttled(idx, now)) else {
             return false;
         };
         let Some((_, charge_model)) = self.members.open(idx) else {
@@ -480,6 +498,22 @@ impl<I: Item> State<I> {
         }
         self.selector.join(&mut self.members, idx, charge);
         true
+    }
+
+    /// Returns true if the leaf at index `idx`, or a node above it, is at its maximum at `now`.
+    fn is_throttled(&self, mut idx: u32, now: u64) -> bool {
+        while let Some(node) = self
+            .members
+            .table
+            .at(idx)
+            .filter(|_| self.members.is_limited)
+        {
+            if node.limit.until > now {
+                return true;
+            }
+            idx = node.parent;
+        }
+        false
     }
 
     /// Notes a request, which costs `charge`, of the leaf at index `idx`, which had none. Returns
@@ -585,6 +619,15 @@ impl<I: Item> State<I> {
         if !self.holds.is_watching() {
             return None;
         }
+        // A single slot is for the requests that are queued.
+        if slots.slots < 2 {
+            return Some(Hold::default());
+        }
+        // No slot is lost while none is free, or none is wanted.
+        let is_wanted = slots.free > 0 && self.queued > 0;
+        if !slots.is_shared && !is_wanted {
+            return Some(self.holds.slots());
+        }
         for _ in 0..EXPECTED_MAX {
             let tree = self.selector.tree.as_mut();
             let idx = tree.and_then(|tree| tree.pick(&mut self.members));
@@ -592,15 +635,11 @@ impl<I: Item> State<I> {
                 break;
             }
         }
-        // A single slot is for the requests that are queued.
-        if slots.slots < 2 {
-            return Some(Hold::default());
-        }
         if slots.is_shared || slots.free <= self.holds.chosen() {
             self.holds.pay(slots.slots, now);
         }
         let held = self.holds.slots();
-        if held.slots >= slots.free || self.holds.spread_until == 0 || self.queued == 0 {
+        if held.slots >= slots.free || self.holds.spread_until == 0 {
             return Some(held);
         }
         let pause = self.holds.spread(slots, now);

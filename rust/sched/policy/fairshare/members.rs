@@ -106,6 +106,15 @@ impl NodeStats {
         })
     }
 
+    /// Forgets when the last request of the leaf at index `idx` ended, because one passed since.
+    #[inline]
+    pub(super) fn forget_end(&mut self, idx: u32) {
+        let pauses = self.pauses.as_mut();
+        if let Some(pauses) = pauses.and_then(|pauses| pauses.get_mut(idx)) {
+            pauses.forget_end();
+        }
+    }
+
     /// Returns the charges by `model` for requests of the leaf at index `idx`; `part` has the
     /// estimates of the part.
     #[inline]

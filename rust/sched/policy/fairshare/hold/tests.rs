@@ -155,3 +155,44 @@ fn pauses_are_followed() {
     leaf.arrived(NSEC_PER_SEC, LONGEST);
     assert_eq!(leaf.average, 0);
 }
+
+/// Verifies that times without queued requests do not count between two ends, so that bursts on a
+/// fast device are not spread.
+#[test]
+fn idle_time_is_no_gap() {
+    let slots = FreeSlots {
+        slots: 8,
+        free: 2,
+        is_shared: false,
+    };
+    for (between, backlogged) in [
+        (GAP_MIN / 8, true),
+        (2 * GAP_MIN, false),
+        (2 * GAP_MIN, true),
+    ] {
+        let mut holds = holds(20, 2000, 1);
+        let mut now = 86_400 * NSEC_PER_SEC;
+        holds.watch(now);
+        for _ in 0..40 {
+            for end in 0..8 {
+                now += between;
+                holds.note_end(now, backlogged && end < 7);
+            }
+            now += 50 * NSEC_PER_MSEC;
+        }
+        holds.watch(now);
+        holds.note_dispatch(now);
+        let pause = holds.spread(&slots, now);
+        let is_slow = backlogged && between > GAP_MIN;
+        assert_eq!(pause.is_some(), is_slow, "{} ns", holds.gap);
+        // Half of the credit is left, whatever the pauses cost.
+        for _ in 0..1000 {
+            holds.note_dispatch(now);
+            let _ = holds.spread(&slots, now);
+            now += NSEC_PER_USEC;
+        }
+        assert!(holds.credit >= holds.credit_max() / 2 || !is_slow);
+        holds.end_pause(now);
+        assert_eq!(holds.uncounted > 0, is_slow);
+    }
+}

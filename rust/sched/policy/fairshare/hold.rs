@@ -391,7 +391,7 @@ impl Holds {
     /// Returns true if slots may stay free.
     #[inline]
     pub(super) fn is_watching(&self) -> bool {
-        self.is_expecting() || self.spread_until > 0
+        self.is_expecting() || (self.spread_until > 0 && self.gap >= GAP_MIN)
     }
 
     /// Returns the time until which no free slot is used, ns, if that is later than `now` and the

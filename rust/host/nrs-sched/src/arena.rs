@@ -4,12 +4,19 @@
 
 use crate::{
     attr::{Attrs, Id},
+    capacity::Capacity,
     class::ClassId,
     item::{ByteRange, Cost, Direction, Fifo, Item, Place},
     mem::{Need, NoMemory, Shared},
     partition::{Placement, Scheduled},
     policy::{
-        fairshare::{stats::NodeRow, NodeRowBuf},
+        fairshare::{
+            self,
+            entity_table::Weights,
+            limits::{LimitPlan, Limits},
+            stats::NodeRow,
+            NodeRowBuf, Update,
+        },
         AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Part, PartView, ROWS,
     },
     qbm::{gate::Gates, plan::Plan, terms::UNREGULATED},
@@ -333,6 +340,37 @@ pub fn feed<I: Item>(part: &mut impl Part<I>) {
         let spare = part.need().allocate().expect("memory");
         part.grow(spare);
     }
+}
+
+/// Applies the last update to all classes of `part`, `max` at a time, as the service's worker does.
+pub fn refresh<I: Item>(part: &mut impl Part<I>, max: u32, now: u64) {
+    let mut from = Some(0);
+    while let Some(idx) = from {
+        from = part.refresh(idx, max, now);
+    }
+}
+
+/// Returns the update of a `fairshare` part with `tunables` to the items `weights` and `limits`.
+/// There are buckets for `classes` entities.
+///
+/// # Panics
+///
+/// The items are malformed, or the allocation failed.
+pub fn fair_update(
+    tunables: &fairshare::Tunables,
+    weights: &str,
+    limits: &str,
+    classes: usize,
+) -> AnyUpdate {
+    let weights = Weights::new().apply(weights).expect(weights);
+    let plan = (!limits.is_empty()).then(|| {
+        let limits = Shared::new(Limits::new().apply(limits).expect(limits)).expect("memory");
+        let capacity = Shared::new(Capacity::new()).expect("memory");
+        let plan = LimitPlan::new(limits, None, classes, &capacity).expect("memory");
+        Shared::new(plan).expect("memory")
+    });
+    let update = Update::new(Shared::new(weights).expect("memory"), tunables);
+    AnyUpdate::Fairshare(update.with_limits(plan))
 }
 
 /// Returns all rows of a `fairshare` part, read with as many calls as necessary.

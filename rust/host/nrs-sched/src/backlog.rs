@@ -3,20 +3,14 @@
 //! Parts with many classes that are always backlogged, to measure the cost of a decision.
 
 use crate::{
-    arena::{feed, hand_gates, lone_part, walk},
+    arena::{fair_update, feed, hand_gates, lone_part, walk},
     attr::{Attrs, Id},
-    capacity::Capacity,
     class::ClassId,
     item::{ByteRange, Cost, Direction, Fifo, Item, Place},
     jobid::JobId,
     mem::Shared,
     policy::{
-        fairshare::{
-            self,
-            entity_table::Weights,
-            limits::{LimitPlan, Limits},
-            params::Select,
-        },
+        fairshare::params::Select,
         params::{BufferMax, ClassesMax},
         tbf, AnyPart, AnyShared, AnyUpdate, Config, Decision, Grant, Kind, Part, PartView,
         Tunables,
@@ -139,15 +133,7 @@ impl Case {
             Config::Tbf(config) => config,
             Config::Fairshare(config) if self.is_limited => {
                 let text = format!("uid:*:max={}", rate(classes));
-                let limits = Shared::new(Limits::new().apply(&text).expect("valid"));
-                let limits = limits.expect("memory");
-                let capacity = Shared::new(Capacity::new()).expect("memory");
-                let plan = LimitPlan::new(limits, None, classes as usize, &capacity);
-                let plan = plan.expect("memory");
-                let plan = Shared::new(plan).expect("memory");
-                let weights = Shared::new(Weights::new()).expect("memory");
-                let update = fairshare::Update::new(weights, &config.tunables);
-                return Some(AnyUpdate::Fairshare(update.with_limits(Some(plan))));
+                return Some(fair_update(&config.tunables, "", &text, classes as usize));
             }
             _ => return None,
         };

@@ -3,7 +3,7 @@
 //! A partition with its target, device and timer in simulated time.
 
 use crate::{
-    arena::{feed, lone_part, walk, Request},
+    arena::{feed, lone_part, refresh, walk, Request},
     attr::{Attrs, Priority},
     item::Item,
     mem::{Need, NoMemory, Owned},
@@ -316,10 +316,7 @@ impl Server {
         for priority in Priority::ALL {
             for (_, part) in self.machine.head(priority).parts_mut() {
                 drop(part.update(update.clone(), self.now));
-                let mut from = Some(0);
-                while let Some(idx) = from {
-                    from = part.refresh(idx, 64, self.now);
-                }
+                refresh(part, 64, self.now);
             }
         }
         self.run_all();

@@ -525,10 +525,7 @@ impl Sim {
     /// Refreshes the weights of all nodes, 64 at a time.
     pub fn refresh(&mut self) {
         for marked in &mut self.parts {
-            let mut from = Some(0);
-            while let Some(idx) = from {
-                from = marked.part.refresh(idx, 64, self.now);
-            }
+            arena::refresh(&mut marked.part, 64, self.now);
         }
     }
 

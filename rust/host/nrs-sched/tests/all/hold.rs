@@ -4,18 +4,11 @@
 //! device with as many places as slots; shares and throughput with slots kept free.
 
 use nrs_sched::{
-    arena::{attrs, reserve, Request},
+    arena::{attrs, fair_update, reserve, Request},
     attr::{Attrs, Id},
-    capacity::Capacity,
-    mem::Shared,
     policy::{
-        fairshare::{
-            entity_table::Weights,
-            limits::{LimitPlan, Limits},
-            params::{HoldPermille, HoldUs},
-            Update,
-        },
-        AnyUpdate, Config, Kind, Tunables,
+        fairshare::params::{HoldPermille, HoldUs},
+        Config, Kind, Tunables,
     },
     rng::Rng,
     server::{Relate, Server},
@@ -108,23 +101,19 @@ impl Run {
         Self { limits, ..self }
     }
 
-    /// Returns true if all latencies of `clients` are as without slots kept free.
-    fn changes_nothing_for(&self, clients: &[Client]) -> bool {
+    /// Returns the latencies of each client without and with slots kept free.
+    fn both(&self, clients: &[Client]) -> [Vec<Vec<u64>>; 2] {
         let without = Run {
             permille: 0,
             ..*self
         };
-        self.go(clients) == without.go(clients)
+        [without.go(clients), self.go(clients)]
     }
 
-    fn update(&self, tunables: &Tunables) -> Update {
-        let weights = Weights::new().apply(self.weights).unwrap();
-        let plan = (!self.limits.is_empty()).then(|| {
-            let limits = Shared::new(Limits::new().apply(self.limits).unwrap()).unwrap();
-            let capacity = Shared::new(Capacity::new()).unwrap();
-            Shared::new(LimitPlan::new(limits, None, 1024, &capacity).unwrap()).unwrap()
-        });
-        Update::new(Shared::new(weights).unwrap(), &tunables.fairshare).with_limits(plan)
+    /// Returns true if all latencies of `clients` are as without slots kept free.
+    fn changes_nothing_for(&self, clients: &[Client]) -> bool {
+        let [before, after] = self.both(clients);
+        before == after
     }
 
     /// Returns the latencies of each client, ns, in increasing order.
@@ -135,7 +124,8 @@ impl Run {
         tunables.fairshare.hold_us = HoldUs::new(self.hold_us).unwrap();
         let config = Config::parse(Kind::Fairshare, Some(self.mode), &tunables).unwrap();
         let mut server = Server::new(&config, self.slots, 1024, 5).unwrap();
-        server.update(&AnyUpdate::Fairshare(self.update(&tunables)));
+        let (weights, limits) = (self.weights, self.limits);
+        server.update(&fair_update(&tunables.fairshare, weights, limits, 1024));
         let mut rng = Rng::new(11);
         let start = server.now;
         let (warm, end) = (start + SECOND, start + self.seconds * SECOND);
@@ -222,11 +212,7 @@ fn beside(greedy: usize, others: &[Client]) -> Vec<Client> {
 /// requests stay below.
 #[track_caller]
 fn compare(run: &Run, clients: &[Client], one_of: usize) -> [f64; 2] {
-    let without = Run {
-        permille: 0,
-        ..*run
-    };
-    let (before, after) = (without.go(clients), run.go(clients));
+    let [before, after] = run.both(clients);
     let (lost, most) = (
         1.0 - total(&after) / total(&before),
         f64::from(run.permille) / 1000.0,

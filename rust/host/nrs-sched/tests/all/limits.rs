@@ -4,7 +4,7 @@
 //! requests take equal time.
 
 use nrs_sched::{
-    arena::{feed, view, Number, Request},
+    arena::{feed, refresh, view, Number, Request},
     attr::{Attrs, CgroupPath, Id, IoPriority, Opcode},
     capacity::Capacity,
     class::ClassId,
@@ -79,8 +79,8 @@ impl Disk {
         self
     }
 
-    /// Changes weights and limits.
-    fn set(&mut self, weights: &str, limits: &str) {
+    /// Changes weights and limits; returns the update of the parts.
+    fn change(&mut self, weights: &str, limits: &str) -> Update {
         self.weights = Shared::new(self.weights.apply(weights).expect(weights)).expect("memory");
         let before = self.plan.as_deref();
         let next = match before {
@@ -91,13 +91,15 @@ impl Disk {
         let plan = LimitPlan::new(next, before, self.classes, &self.capacity).expect("memory");
         self.plan = Some(Shared::new(plan).expect("memory"));
         let in_force = self.plan.clone().filter(|plan| !plan.limits().is_empty());
-        let update = Update::new(self.weights.clone(), &self.tunables).with_limits(in_force);
+        Update::new(self.weights.clone(), &self.tunables).with_limits(in_force)
+    }
+
+    /// Changes weights and limits of all parts.
+    fn set(&mut self, weights: &str, limits: &str) {
+        let update = self.change(weights, limits);
         for part in &mut self.parts {
             part.update(update.clone(), self.now);
-            let mut from = Some(0);
-            while let Some(idx) = from {
-                from = part.refresh(idx, 2, self.now);
-            }
+            refresh(part, 2, self.now);
         }
     }
 
@@ -137,19 +139,10 @@ impl Disk {
 
     /// Changes limits part by part; each dispatches meanwhile.
     fn set_by_parts(&mut self, limits: &str) {
-        let before = self.plan.as_deref().expect("a plan");
-        let next = before.limits().apply(limits).expect(limits);
-        let next = Shared::new(next).expect("memory");
-        let plan = LimitPlan::new(next, Some(before), 1024, &self.capacity).expect("memory");
-        let plan = Some(Shared::new(plan).expect("memory"));
-        let update = Update::new(self.weights.clone(), &self.tunables).with_limits(plan.clone());
-        self.plan = plan;
+        let update = self.change("", limits);
         for part in 0..self.parts.len() {
             self.parts[part].update(update.clone(), self.now);
-            let mut from = Some(0);
-            while let Some(idx) = from {
-                from = self.parts[part].refresh(idx, 2, self.now);
-            }
+            refresh(&mut self.parts[part], 2, self.now);
             if let Decision::Item((request, grant)) = self.parts[part].get(&view(self.now, false)) {
                 self.parts[part].stop(&grant, request.cost(), self.now);
                 self.push(part, request.owner);
@@ -847,19 +840,8 @@ fn storm(mode: &str, parts: u32, seed: u64) {
         match draw(40) {
             0 => {
                 let text = LIMITS[draw(LIMITS.len() as u64) as usize];
-                let before = disk.plan.as_deref();
-                let next = match before {
-                    Some(plan) => plan.limits().apply(text),
-                    None => Limits::new().apply(text),
-                };
-                let next = Shared::new(next.expect(text)).expect("memory");
-                let plan = LimitPlan::new(next, before, 1024, &disk.capacity).expect("memory");
-                disk.plan = Some(Shared::new(plan).expect("memory"));
                 let weights = format!("uid:{}:{}", draw(6), 1 + draw(9));
-                let weights = disk.weights.apply(&weights).expect("valid");
-                disk.weights = Shared::new(weights).expect("memory");
-                let plan = disk.plan.clone().filter(|plan| !plan.limits().is_empty());
-                let update = Update::new(disk.weights.clone(), &disk.tunables).with_limits(plan);
+                let update = disk.change(&weights, text);
                 for (part, refresh) in disk.parts.iter_mut().zip(&mut refreshes) {
                     part.update(update.clone(), now);
                     *refresh = Some(0);

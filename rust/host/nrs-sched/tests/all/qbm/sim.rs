@@ -4,7 +4,7 @@
 //! serves one request at a time.
 
 use nrs_sched::{
-    arena::{attrs, feed, reserve, view, Request},
+    arena::{attrs, feed, refresh, reserve, view, Request},
     attr::Attrs,
     item::{Direction, Item},
     jobid::JobId,
@@ -311,10 +311,7 @@ impl QbmSim {
             if !self.manager.has_changed() {
                 break;
             }
-            let mut from = Some(0);
-            while let Some(idx) = from {
-                from = self.part.refresh(idx, 64, self.now);
-            }
+            refresh(&mut self.part, 64, self.now);
         }
         self.part.age(self.now, 64);
     }

@@ -4,7 +4,7 @@
 
 pub use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
-    arena::{feed, view, Request},
+    arena::{feed, refresh, view, Request},
     attr::{Attrs, Id},
     class::ClassId,
     item::{Cost, Item},
@@ -84,10 +84,7 @@ impl TbfSim {
     pub fn rule(&mut self, command: &str) {
         self.rule_later(command);
         for part in &mut self.parts {
-            let mut from = Some(0);
-            while let Some(idx) = from {
-                from = part.refresh(idx, 64, self.now);
-            }
+            refresh(part, 64, self.now);
         }
     }
 
@@ -132,10 +129,7 @@ impl TbfSim {
     /// Passes `update` to one part; all classes of the part follow.
     pub fn tell(&mut self, part: usize, update: &Update) {
         self.parts[part].update(update.clone(), self.now);
-        let mut from = Some(0);
-        while let Some(idx) = from {
-            from = self.parts[part].refresh(idx, 64, self.now);
-        }
+        refresh(&mut self.parts[part], 64, self.now);
         self.wake[part] = 0;
     }
 

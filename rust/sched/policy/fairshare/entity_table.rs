@@ -284,6 +284,15 @@ impl<V: EntitySetting> EntityTable<V> {
         path.nearest(|path, text| self.names_cgroup(path, text))
     }
 
+    /// Returns the nearest cgroup as [`Self::named_cgroup`] does, that this table or `other` names.
+    pub fn named_cgroup_with<U: EntitySetting>(
+        &self,
+        other: &EntityTable<U>,
+        path: CgroupPath,
+    ) -> CgroupPath {
+        path.nearest(|path, text| self.names_cgroup(path, text) || other.names_cgroup(path, text))
+    }
+
     /// Returns true if the table names the cgroup `path` with the text `text`.
     pub fn names_cgroup(&self, path: CgroupPath, text: &[u8]) -> bool {
         let exact = EntityKey::Exact(Key::Cgroup(path));

@@ -272,9 +272,7 @@ impl<I: Item> Members<I> {
         let weights = &self.update.weights;
         match &self.update.limits {
             None => weights.named_cgroup(path),
-            Some(plan) => path.nearest(|path, text| {
-                weights.names_cgroup(path, text) || plan.limits().names_cgroup(path, text)
-            }),
+            Some(plan) => weights.named_cgroup_with(plan.limits(), path),
         }
     }
 

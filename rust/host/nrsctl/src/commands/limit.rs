@@ -128,9 +128,7 @@ fn entities(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Tes
             let field = level.field();
             let key = match Key::of(field, attrs) {
                 Key::Cgroup(path) if field == Field::Cgroup => {
-                    Key::Cgroup(path.nearest(|path, text| {
-                        weights.names_cgroup(path, text) || limits.names_cgroup(path, text)
-                    }))
+                    Key::Cgroup(weights.named_cgroup_with(&limits, path))
                 }
                 key => key,
             };

@@ -173,9 +173,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Returns true if a slot that was kept free may be used, because a request passed.
     #[cold]
     fn releases(&mut self, env: &mut impl Env<I, T>) -> bool {
-        let (before, now) = (self.held, env.now());
+        let now = env.now();
         self.update_held(env, now);
-        self.held < before
+        self.is_released
     }
 
     /// Charges the class of requests with `attrs` after a merge added `cost` to one of them.

@@ -174,7 +174,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             self.update_held(env, now);
         }
         while decided.count < most {
-            if HOLDS && pending.regular && !self.leaves_slots(env, now) {
+            if HOLDS && pending.regular && !self.update_held(env, now) {
                 pending = pending.without(Priority::Regular);
             }
             let limits = if HOLDS {
@@ -235,10 +235,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Returns the limits of the slots for this partition, which may take those that it keeps free.
     fn own_limits(&self, env: &impl Env<I, T>) -> SlotLimits {
-        let (limits, slot_pool) = (env.limits(), env.slot_pool());
-        if !slot_pool.has_several_partitions() {
-            return limits;
-        }
+        let limits = env.limits();
         let slots = limits.slots.saturating_add(self.held);
         SlotLimits {
             slots: slots.min(limits.all),
@@ -246,18 +243,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
     }
 
-    /// Returns true if regular requests may take a slot that is free.
-    #[inline(never)]
-    fn leaves_slots(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
-        self.update_held(env, now);
-        let free = env.slot_pool().pool().free(&self.own_limits(env));
-        self.held == 0 || self.held < free
-    }
-
     /// Asks the regular head which slots to keep free, keeps them from other partitions, and arms
-    /// the timer for the time at which they may be used.
+    /// the timer for the time at which they may be used. Returns false if regular requests may take
+    /// none of the free slots because of that.
     #[inline(never)]
-    pub(super) fn update_held(&mut self, env: &mut impl Env<I, T>, now: u64) {
+    pub(super) fn update_held(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         let slot_pool = env.slot_pool();
         let slots = FreeSlots {
             slots: slot_pool.slots(),
@@ -265,10 +255,10 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             is_shared: slot_pool.others_ready(env.index()),
         };
         let hold = self.regular.head.hold(&slots, now);
-        let kept = hold.map_or(0, |hold| hold.slots);
-        self.is_released |= kept < self.held;
-        self.may_hold = hold.is_some() || self.is_released;
+        let is_watching = hold.is_some();
         let hold = hold.unwrap_or_default();
+        self.is_released |= hold.slots < self.held;
+        self.may_hold = is_watching || self.is_released;
         if slot_pool.has_several_partitions() && hold.slots != self.held {
             slot_pool.change_held(self.held, hold.slots);
         }
@@ -276,6 +266,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if hold.slots > 0 {
             self.set_timer(env, now, Some(hold.until));
         }
+        hold.slots == 0 || hold.slots < slots.free
     }
 
     /// Dispatches one request from the head of `priority`; returns true if the head had an eligible

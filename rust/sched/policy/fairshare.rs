@@ -151,7 +151,7 @@ impl<I: Item> State<I> {
             selector,
             slice: LocalitySlice::new(config.slice_pages()),
             claim: Claim::NONE,
-            holds: Holds::new(config, shared.parts),
+            holds: Holds::new(tunables, shared.parts),
             opp_threshold,
             queued: 0,
             rng,
@@ -287,7 +287,7 @@ impl<I: Item> State<I> {
     /// Charges the leaf at index `idx` for a request dispatched without queueing.
     #[cold]
     fn owe(&mut self, idx: u32, charge: u32) {
-        if self.holds.is_expected(idx) {
+        if self.holds.is_expecting() {
             self.end_hold(idx, self.time);
         }
         let Some((leaf, charge_model)) = self.members.open(idx) else {
@@ -380,7 +380,8 @@ impl<I: Item> Part<I> for State<I> {
         if idle {
             self.members.table.busy(idx);
         }
-        if idle && self.holds.is_on() && self.expected_arrived(idx, charge, now) {
+        let may_be_expected = idle && self.members.details.pauses.is_some();
+        if may_be_expected && self.expected_arrived(idx, charge, now) {
             return Ok(());
         }
         if first {
@@ -629,7 +630,7 @@ impl<I: Item> Part<I> for State<I> {
         if self.opp_threshold > 0 {
             self.opp_threshold = update.live.opp_threshold;
         }
-        self.holds.set(update.live.hold);
+        self.holds.set(update.live.hold, now);
         self.members.apply_update(update, now)
     }
 

@@ -11,7 +11,8 @@
 //! - *Expected*: a leaf whose only request has ended, and whose pauses are short. At most
 //!   [`EXPECTED_MAX`] leaves are expected at a time.
 //! - *Hold*: time in which a slot stays free for an expected leaf that has been chosen.
-//! - *Credit*: time for which slots may be kept free; a part of the time of all slots.
+//! - *Credit*: time for which slots may be kept free; a part of the time of all slots, in a bucket
+//!   ([`Credit`]).
 //!
 //! ```text
 //!          only request ends,               the scheduler             a decision finds no other
@@ -43,8 +44,9 @@
 //! of its part for [`AHEAD`] and half of the longest hold. Holds charge no entity and change no tag
 //! of others: shares and the bounds of [`super::deadline`] apply to the service that is left.
 
-use super::{config::Config, deadline::RequestStep, params::Tunables, State};
+use super::{deadline::RequestStep, params::Tunables, State};
 use crate::sched::{
+    bucket::{instant, span, BucketLevel, Charge, Pace},
     item::{Cost, Item},
     policy::{FreeSlots, Hold},
     units::{NSEC_PER_MSEC, NSEC_PER_SEC, NSEC_PER_USEC},
@@ -62,9 +64,6 @@ const EXPECTED_MIN: u64 = 50 * NSEC_PER_USEC;
 /// Deviations beyond the average for which a leaf is expected: twice those of TCP (RFC 6298),
 /// because a request that arrives too late waits for a slot, and a hold costs only what it takes.
 const DEVIATIONS: u64 = 8;
-
-/// Units of credit in a nanosecond.
-const UNITS: u64 = 1000;
 
 /// Time after the end of an entity's only request for which slots are spread, ns.
 const SPREAD_FOR: u64 = NSEC_PER_SEC;
@@ -179,31 +178,91 @@ enum Stage {
 /// Payment in advance for slots that stay free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Payment {
+    /// Number of slots.
+    slots: u32,
     /// Beginning and end of the time, ns.
     since: u64,
     until: u64,
-    /// Units paid.
+    /// Price, ns of all slots.
     price: u64,
 }
 
 impl Payment {
-    /// Creates the payment for `count` of `slots` slots from `since` until `until`, ns.
-    fn of(count: u32, slots: u32, since: u64, until: u64) -> Self {
-        let time = until.saturating_sub(since).saturating_mul(UNITS);
-        let price = time.saturating_mul(count.into());
+    /// Creates the payment for `slots` of `all` slots from `since` until `until`, ns.
+    fn of(slots: u32, all: u32, since: u64, until: u64) -> Self {
+        let time = until.saturating_sub(since).saturating_mul(slots.into());
         Self {
+            slots,
             since,
             until,
-            price: price.checked_div(slots.into()).unwrap_or(price),
+            price: time.checked_div(all.into()).unwrap_or(time),
         }
     }
 
-    /// Returns the units for the time from `now` on.
+    /// Returns the price of the time from `now` on.
     fn left(&self, now: u64) -> u64 {
         let all = self.until.saturating_sub(self.since);
         let left = self.until.saturating_sub(now).min(all);
         let left = self.price.saturating_mul(left).checked_div(all);
         left.unwrap_or(0)
+    }
+}
+
+/// Time for which slots may be kept free, as a bucket: a token is one nanosecond of all slots.
+#[derive(Clone, Copy)]
+struct Credit {
+    level: BucketLevel,
+    pace: Pace,
+    /// Largest credit, ticks: at least for one longest hold of one of two slots.
+    window: u64,
+}
+
+impl Credit {
+    /// Creates the whole credit of one of `parts` parts.
+    fn new(terms: &HoldTerms, parts: u64) -> Self {
+        let share = terms.permille.saturating_mul(NSEC_PER_SEC / 1000);
+        let pace = Pace::new(share.checked_div(parts).unwrap_or(share));
+        Self {
+            level: BucketLevel::FULL,
+            pace,
+            window: span(AHEAD).max(pace.span(terms.longest / 2)),
+        }
+    }
+
+    /// Returns the instant before which credit is lost at `now`, an instant.
+    fn floor(&self, now: u64) -> u64 {
+        now.saturating_sub(self.window)
+    }
+
+    /// Continues with other terms at `now`, ns; the tokens stay.
+    fn follow(&mut self, new: Self, now: u64) {
+        let now = instant(now);
+        let level = self.level.at_least(self.floor(now));
+        let [before, after] = [self.pace, new.pace].map(|pace| pace.span(NSEC_PER_SEC));
+        *self = Self {
+            level: level.rescale(BucketLevel::FULL, now, before, after, 0),
+            ..new
+        };
+    }
+
+    /// Takes the price of `payment`, and leaves at least `rest` ticks; returns `None` beyond the
+    /// credit.
+    fn buy(&mut self, payment: Payment, rest: u64) -> Option<Payment> {
+        let (now, span) = (instant(payment.since), self.pace.span(payment.price));
+        let need = span.saturating_add(rest);
+        let (floor, charge) = (self.floor(now), Charge { need, span });
+        if self.level.ready(floor, charge) > now {
+            return None;
+        }
+        self.level = self.level.take(floor, charge);
+        Some(payment)
+    }
+
+    /// Returns the rest of `payment` from `now` on, ns; returns what was used, ns of all slots.
+    fn settle(&mut self, payment: Payment, now: u64) -> u64 {
+        let left = payment.left(now);
+        self.level = self.level.refund(self.pace.span(left));
+        payment.price.saturating_sub(left)
     }
 }
 
@@ -224,15 +283,10 @@ struct Expected {
 ///   in the table.
 /// - A competing leaf is in the timeline, others are not.
 pub struct Holds {
-    /// True if leaves may be expected.
-    is_on: bool,
     terms: HoldTerms,
     /// Number of parts that share the time.
     parts: u64,
-    /// Credit, units of the time of all slots.
-    credit: u64,
-    /// Time up to which credit was earned, ns.
-    earned: u64,
+    credit: Credit,
     count: u8,
     expected: [Option<Expected>; EXPECTED_MAX],
     /// Time until which slots are spread, ns; 0: they are not.
@@ -242,8 +296,7 @@ pub struct Holds {
     gap: u64,
     /// Time before which no free slot is used, ns.
     pause_until: u64,
-    /// Number of slots that have been free since, and their payment.
-    paused: u32,
+    /// Payment for the slots that have been free since.
     pause: Payment,
     /// Time of all slots that was used and is not counted yet, ns.
     uncounted: u64,
@@ -251,35 +304,27 @@ pub struct Holds {
 
 impl Holds {
     /// Creates a set without expected leaves, for one of `parts` parts.
-    pub(super) fn new(config: &Config, parts: u32) -> Self {
+    pub(super) fn new(tunables: &Tunables, parts: u32) -> Self {
+        let (terms, parts) = (HoldTerms::of(tunables), parts.max(1).into());
         Self {
-            is_on: config.has_holds(),
-            terms: HoldTerms::of(&config.tunables),
-            parts: parts.max(1).into(),
-            credit: 0,
-            earned: 0,
+            terms,
+            parts,
+            credit: Credit::new(&terms, parts),
             count: 0,
             expected: [None; EXPECTED_MAX],
             spread_until: 0,
             last_end: 0,
             gap: 0,
             pause_until: 0,
-            paused: 0,
             pause: Payment::default(),
             uncounted: 0,
         }
     }
 
-    /// Sets the terms; the credit stays within them.
-    pub(super) fn set(&mut self, terms: HoldTerms) {
+    /// Sets the terms at `now`, ns; the credit stays within them.
+    pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
         self.terms = terms;
-        self.credit = self.credit.min(self.credit_max());
-    }
-
-    /// Returns true if leaves may be expected.
-    #[inline]
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on
+        self.credit.follow(Credit::new(&terms, self.parts), now);
     }
 
     /// Returns true if leaves are expected.
@@ -288,30 +333,8 @@ impl Holds {
         self.count > 0
     }
 
-    /// Returns true if the leaf at index `idx` is expected.
-    pub(super) fn is_expected(&self, idx: u32) -> bool {
-        self.is_expecting() && self.iter().any(|one| one.idx == idx)
-    }
-
     fn iter(&self) -> impl Iterator<Item = &Expected> {
         self.expected.iter().flatten()
-    }
-
-    /// Returns the largest credit: at least for one longest hold of one of two slots.
-    fn credit_max(&self) -> u64 {
-        let ahead = AHEAD.saturating_mul(self.terms.permille);
-        let ahead = ahead.checked_div(self.parts).unwrap_or(0);
-        ahead.max(self.terms.longest.saturating_mul(UNITS) / 2)
-    }
-
-    /// Adds the credit earned until `now`.
-    fn earn(&mut self, now: u64) {
-        let time = now.saturating_sub(self.earned).min(NSEC_PER_SEC);
-        // Calls on several CPUs may read the time in another order.
-        self.earned = self.earned.max(now);
-        let more = time.saturating_mul(self.terms.permille);
-        let more = more.checked_div(self.parts).unwrap_or(0);
-        self.credit = self.credit.saturating_add(more).min(self.credit_max());
     }
 
     /// Begins to expect the leaf at index `idx` for `time`, ns. Returns false if there is no room.
@@ -339,22 +362,10 @@ impl Holds {
         Some(one.stage)
     }
 
-    /// Returns the rest of `payment` from `now` on to the credit, and counts what was used.
+    /// Ends the time of `payment` at `now`, ns, and counts what was used.
     fn settle(&mut self, payment: Payment, now: u64) {
-        let left = payment.left(now);
-        self.credit = self.credit.saturating_add(left).min(self.credit_max());
-        let used = payment.price.saturating_sub(left) / UNITS;
+        let used = self.credit.settle(payment, now);
         self.uncounted = self.uncounted.saturating_add(used);
-    }
-
-    /// Pays `payment`, and leaves at least `rest` units; returns `None` beyond the credit.
-    fn buy(&mut self, payment: Payment, rest: u64) -> Option<Payment> {
-        let left = self.credit.checked_sub(payment.price)?;
-        if left < rest {
-            return None;
-        }
-        self.credit = left;
-        Some(payment)
     }
 
     /// Notes an end at `now`, ns. The time since the last one counts if requests have been queued
@@ -364,7 +375,7 @@ impl Holds {
         if self.spread_until == 0 {
             return;
         }
-        if self.last_end > 0 && self.paused == 0 {
+        if self.last_end > 0 && self.pause.slots == 0 {
             let since = now.saturating_sub(self.last_end).min(GAP_MAX);
             let gap = self.gap.saturating_sub(self.gap >> 4);
             self.gap = gap.saturating_add(since >> 4);
@@ -388,16 +399,22 @@ impl Holds {
         self.spread_until = now.saturating_add(SPREAD_FOR);
     }
 
+    /// Returns true if slots are spread.
+    #[inline]
+    fn is_spreading(&self) -> bool {
+        self.spread_until > 0 && self.gap >= GAP_MIN
+    }
+
     /// Returns true if slots may stay free.
     #[inline]
     pub(super) fn is_watching(&self) -> bool {
-        self.is_expecting() || (self.spread_until > 0 && self.gap >= GAP_MIN)
+        self.is_expecting() || self.is_spreading()
     }
 
     /// Returns the time until which no free slot is used, ns, if that is later than `now` and the
     /// credit suffices. Several partitions do not wait for each other.
     fn spread(&mut self, slots: &FreeSlots, now: u64) -> Option<u64> {
-        let is_useful = self.gap >= GAP_MIN && slots.slots <= SPREAD_SLOTS && self.parts == 1;
+        let is_useful = self.is_spreading() && slots.slots <= SPREAD_SLOTS && self.parts == 1;
         let is_early = self.pause_until > now.saturating_add(PAUSE_MIN);
         if is_early && is_useful && self.pay_for_pause(slots, now) {
             return Some(self.pause_until);
@@ -408,38 +425,30 @@ impl Holds {
 
     /// Pays for the free slots until the end of the pause; returns false beyond the credit.
     fn pay_for_pause(&mut self, slots: &FreeSlots, now: u64) -> bool {
-        if self.paused != slots.free {
-            self.earn(now);
-            let before = core::mem::take(&mut self.pause);
-            self.settle(before, now);
+        if self.pause.slots != slots.free {
+            self.settle(self.pause, now);
+            let pause = Payment::of(slots.free, slots.slots, now, self.pause_until);
             // Half of the credit is for holds, which help more.
-            let rest = self.credit_max() >> 1;
-            let payment = Payment::of(slots.free, slots.slots, now, self.pause_until);
-            let payment = self.buy(payment, rest);
-            self.paused = payment.map_or(0, |_| slots.free);
-            self.pause = payment.unwrap_or_default();
+            let rest = self.credit.window / 2;
+            self.pause = self.credit.buy(pause, rest).unwrap_or_default();
         }
-        self.paused > 0
+        self.pause.slots > 0
     }
 
     /// Ends the pause at `now`, ns.
     fn end_pause(&mut self, now: u64) {
         let pause = core::mem::take(&mut self.pause);
         self.settle(pause, now);
-        (self.paused, self.pause_until) = (0, 0);
+        self.pause_until = 0;
     }
 
     /// Pays for a slot of `slots` for each chosen leaf, as far as the credit suffices.
     fn pay(&mut self, slots: u32, now: u64) {
-        self.earn(now);
-        for index in 0..EXPECTED_MAX {
-            let one = self.expected.get(index).copied().flatten();
-            let Some(one) = one.filter(|one| one.stage == Stage::Chosen) else {
-                continue;
-            };
-            let payment = self.buy(Payment::of(1, slots, now, one.until), 0);
-            if let (Some(Some(one)), Some(payment)) = (self.expected.get_mut(index), payment) {
-                one.stage = Stage::Holding(payment);
+        for one in self.expected.iter_mut().flatten() {
+            if one.stage == Stage::Chosen {
+                let payment = Payment::of(1, slots, now, one.until);
+                let payment = self.credit.buy(payment, 0);
+                one.stage = payment.map_or(Stage::Chosen, Stage::Holding);
             }
         }
     }
@@ -475,8 +484,7 @@ impl<I: Item> State<I> {
     /// true if the next one is expected, so that the leaf stays busy.
     #[inline(never)]
     pub(super) fn expect(&mut self, idx: u32, cost: Cost, now: u64) -> bool {
-        let pauses = self.members.details.pauses.as_mut();
-        let Some(pauses) = pauses.and_then(|pauses| pauses.get_mut(idx)) else {
+        let Some(pauses) = self.members.details.pauses_mut(idx) else {
             return false;
         };
         pauses.ended = now;
@@ -502,12 +510,10 @@ impl<I: Item> State<I> {
 
     /// Returns true if the leaf at index `idx`, or a node above it, is at its maximum at `now`.
     fn is_throttled(&self, mut idx: u32, now: u64) -> bool {
-        while let Some(node) = self
-            .members
-            .table
-            .at(idx)
-            .filter(|_| self.members.is_limited)
-        {
+        if !self.members.is_limited {
+            return false;
+        }
+        while let Some(node) = self.members.table.at(idx) {
             if node.limit.until > now {
                 return true;
             }
@@ -520,10 +526,8 @@ impl<I: Item> State<I> {
     /// true if the leaf is in the timeline already, because the request was expected.
     #[inline(never)]
     pub(super) fn expected_arrived(&mut self, idx: u32, charge: u32, now: u64) -> bool {
-        let longest = self.holds.terms.longest;
-        let pauses = self.members.details.pauses.as_mut();
-        if let Some(pauses) = pauses.and_then(|pauses| pauses.get_mut(idx)) {
-            pauses.arrived(now, longest);
+        if let Some(pauses) = self.members.details.pauses_mut(idx) {
+            pauses.arrived(now, self.holds.terms.longest);
         }
         self.holds.end_pause(now);
         let stage = self.holds.take(idx, now);
@@ -639,7 +643,7 @@ impl<I: Item> State<I> {
             self.holds.pay(slots.slots, now);
         }
         let held = self.holds.slots();
-        if held.slots >= slots.free || self.holds.spread_until == 0 {
+        if held.slots >= slots.free {
             return Some(held);
         }
         let pause = self.holds.spread(slots, now);

@@ -106,11 +106,16 @@ impl NodeStats {
         })
     }
 
+    /// Returns the pauses of the leaf at index `idx`, for writing, if slots may be kept free.
+    #[inline]
+    pub(super) fn pauses_mut(&mut self, idx: u32) -> Option<&mut Pauses> {
+        self.pauses.as_mut()?.get_mut(idx)
+    }
+
     /// Forgets when the last request of the leaf at index `idx` ended, because one passed since.
     #[inline]
     pub(super) fn forget_end(&mut self, idx: u32) {
-        let pauses = self.pauses.as_mut();
-        if let Some(pauses) = pauses.and_then(|pauses| pauses.get_mut(idx)) {
+        if let Some(pauses) = self.pauses_mut(idx) {
             pauses.forget_end();
         }
     }

@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::sched::{
-    policy::{
-        fairshare::params::{HoldPermille, HoldUs},
-        Configuration,
-    },
+    policy::fairshare::params::{HoldPermille, HoldUs},
     rng::Rng,
 };
 
@@ -17,8 +14,19 @@ fn holds(permille: u32, hold_us: u32, parts: u32) -> Holds {
         hold_us: HoldUs::new(hold_us).unwrap(),
         ..Tunables::default()
     };
-    let config = Config::parse(None, &tunables).unwrap();
-    Holds::new(&config, parts)
+    Holds::new(&tunables, parts)
+}
+
+/// Returns the credit for `ticks` of time, ns of all slots.
+fn tokens(holds: &Holds, ticks: u64) -> u64 {
+    let tokens = u128::from(ticks) * u128::from(NSEC_PER_SEC);
+    (tokens / u128::from(holds.credit.pace.span(NSEC_PER_SEC))) as u64
+}
+
+fn credit(holds: &Holds, now: u64) -> u64 {
+    let now = instant(now);
+    let level = holds.credit.level.at_least(holds.credit.floor(now));
+    tokens(holds, now - level.0)
 }
 
 /// Verifies that in any window of time the slots are kept free for no more than their part of that
@@ -49,7 +57,7 @@ fn the_loss_is_bounded_in_every_window() {
             }
             let idx = rng.below(6) as u32;
             match rng.below(4) {
-                0 if !holds.is_expected(idx) => {
+                0 if holds.iter().all(|one| one.idx != idx) => {
                     let time = rng.below(u64::from(hold_us) * 1000).max(EXPECTED_MIN);
                     let room = holds.iter().count() < EXPECTED_MAX;
                     assert_eq!(holds.add(idx, now, time), room);
@@ -89,13 +97,12 @@ fn the_loss_is_bounded_in_every_window() {
 fn only_an_arrival_returns_the_rest() {
     let mut holds = holds(10, 2000, 1);
     let start = NSEC_PER_SEC;
-    holds.earn(start);
-    let before = holds.credit;
-    assert_eq!(before, holds.credit_max());
+    let before = credit(&holds, start);
+    assert_eq!(before, tokens(&holds, holds.credit.window));
     assert!(holds.add(3, start, NSEC_PER_MSEC));
     holds.expected[0].as_mut().unwrap().stage = Stage::Chosen;
     holds.pay(4, start);
-    assert_eq!(before - holds.credit, NSEC_PER_MSEC * UNITS / 4);
+    assert_eq!(before - credit(&holds, start), NSEC_PER_MSEC / 4);
     let slots = Hold {
         slots: 1,
         until: start + NSEC_PER_MSEC,
@@ -105,15 +112,15 @@ fn only_an_arrival_returns_the_rest() {
     let used = holds.uncounted;
     assert!(matches!(stage, Stage::Holding(payment) if payment.since == start));
     assert_eq!(used, NSEC_PER_MSEC / 16);
-    assert_eq!(before - holds.credit, used * UNITS);
+    assert_eq!(before - credit(&holds, start), used);
     assert!(!holds.is_expecting() && holds.take(3, start).is_none());
     // One that ends otherwise, as by a forced request, returns nothing.
     assert!(holds.add(3, start, NSEC_PER_MSEC));
     holds.expected[0].as_mut().unwrap().stage = Stage::Chosen;
-    let before = holds.credit;
+    let before = credit(&holds, start);
     holds.pay(4, start);
     assert!(holds.take(3, u64::MAX).is_some());
-    assert_eq!(before - holds.credit, NSEC_PER_MSEC * UNITS / 4);
+    assert_eq!(before - credit(&holds, start), NSEC_PER_MSEC / 4);
 }
 
 /// Returns the expectation after `pauses`, ns.
@@ -191,7 +198,8 @@ fn idle_time_is_no_gap() {
             let _ = holds.spread(&slots, now);
             now += NSEC_PER_USEC;
         }
-        assert!(holds.credit >= holds.credit_max() / 2 || !is_slow);
+        let half = tokens(&holds, holds.credit.window / 2);
+        assert!(credit(&holds, now) >= half || !is_slow);
         holds.end_pause(now);
         assert_eq!(holds.uncounted > 0, is_slow);
     }

@@ -428,12 +428,6 @@ impl Service {
         &self.concurrency
     }
 
-    /// Returns the agent.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn agent(&self) -> &Agent {
-        &self.agent
-    }
-
     /// Returns the partitions of `target`, by CPT.
     pub(crate) fn partitions_of(&self, target: &Target) -> Option<&TargetPartitions> {
         self.partitions.of(target.index())

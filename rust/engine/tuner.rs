@@ -73,25 +73,6 @@ impl Tuner {
         let _ = queue::upkeep().enqueue(self.clone());
     }
 
-    /// Sets the capacity of all targets; one that was not measured counts as the average.
-    #[inline(never)]
-    fn sum_up(&self) {
-        let Some(measured) = &self.capacity else {
-            return;
-        };
-        let (mut sums, mut known, mut all) = ([0; 2], 0u64, 0u64);
-        for partitions in self.partitions.used() {
-            let rates = partitions.target().capacity();
-            all = all.saturating_add(1);
-            known = known.saturating_add((rates != [0; 2]).into());
-            for (sum, rate) in sums.iter_mut().zip(rates) {
-                *sum = rate.saturating_add(*sum);
-            }
-        }
-        let whole = |sum: u64| sum.saturating_mul(all).checked_div(known);
-        measured.set(sums.map(|sum| whole(sum).unwrap_or(0)));
-    }
-
     /// Returns the completed requests and bytes of each target, by index. The totals of a client
     /// that leaves are lost.
     fn totals(&self) -> [Totals; TARGETS_MAX] {
@@ -123,6 +104,9 @@ impl WorkItem for Tuner {
                 partitions.pass_on(PendingSubmission::none());
             }
         }
-        this.sum_up();
+        if let Some(capacity) = &this.capacity {
+            let used = this.partitions.used();
+            capacity.set_sum(used.map(|partitions| partitions.target().capacity()));
+        }
     }
 }

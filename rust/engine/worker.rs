@@ -276,7 +276,7 @@ impl WorkItem for Worker {
         // The overseer runs first, because requests depend on it.
         let looked = this.overseer.look(due >= OVERSEER);
         if due == ALL {
-            this.agent.look(misc::now());
+            this.agent.poll();
             this.refresh();
         }
         let done = misc::without_io(|| {

@@ -45,6 +45,7 @@ use super::{
     },
 };
 
+pub mod agent;
 mod change;
 pub mod draft;
 pub mod overseer;
@@ -53,6 +54,7 @@ pub mod settings;
 pub mod text;
 pub mod upkeep;
 
+use agent::{AgentState, FactorState};
 pub use settings::ServiceSettings;
 
 /// Configurations of the primaries of the heads, regular first; `None`: the fallback serves.
@@ -129,6 +131,10 @@ pub trait ServiceHost: ServiceParts {
     /// Locks the settings.
     fn settings<R>(&self, f: impl FnOnce(&mut ServiceSettings) -> R) -> R;
 
+    /// Locks the agent, and traces the step of the factors that `f` returns. The settings may be
+    /// locked.
+    fn agent(&self, f: impl FnOnce(&mut AgentState) -> Option<FactorState>);
+
     /// Returns true if a framework drives the policies, so that an administrator must not start
     /// others.
     fn is_driven(&self) -> bool;
@@ -147,8 +153,8 @@ pub trait ServiceHost: ServiceParts {
     /// Gives cgroups these owners.
     fn owners_changed(&self, owners: &Shared<Owners>);
 
-    /// Follows a change of the primaries from `old` to `new`; `kept` is the state after it.
-    fn primaries_changed(&self, old: &Primaries, new: &Primaries, kept: &Kept);
+    /// Follows a change of the primaries from `old` to `new`.
+    fn primaries_changed(&self, old: &Primaries, new: &Primaries);
 
     /// Retries the decisions on all queued requests, and does the periodic work soon.
     fn retry_decisions(&self);

@@ -8,27 +8,13 @@ use kernel::{prelude::*, sync::Arc};
 
 use super::{errno, Service};
 use crate::{
-    engine::{
-        agent::FactorSet,
-        refusal::{self, RefusedError},
-    },
-    sched::{
-        agent::{
-            self,
-            reading::{self, Changes, LastReading, Reading},
-            FactorPairs, Lease,
-        },
-        error::{self, Code},
-        mem::Shared,
+    engine::refusal::{self, RefusedError},
+    sched::agent::{
+        reading::{self, Changes, LastReading, Reading},
+        FactorPairs,
     },
     sys::misc,
 };
-
-/// Error for an agent that sets factors of parts that were removed.
-const STALE: error::Error = error::Error::new(
-    Code::Stale,
-    "factors are for another instance of the policy; read the accounts again",
-);
 
 /// Header of the accounts for an agent.
 pub(crate) struct AccountsHeader {
@@ -106,16 +92,14 @@ impl Binding {
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        self.service.agent.unbind(misc::now());
+        self.service.agent.with(|agent| agent.unbind(misc::now()));
     }
 }
 
 impl Service {
     /// Returns the current instance of ids, and true if parts run whose factors can be set.
     fn instance(&self) -> (u64, bool) {
-        let starts = self.settings.lock().parameters().kept.starts();
-        let instance = agent::instance(self.seed, starts.unwrap_or(0));
-        (instance, starts.is_some())
+        self.settings.lock().instance(self)
     }
 
     /// Writes level and key of each known id in `ids`.
@@ -132,8 +116,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Nothing is changed on error. `ESTALE`: `instance` is not current, or no part takes factors.
-    /// `ENOMEM`.
+    /// As for [`ServiceSettings::set_factors`](crate::sched::service::ServiceSettings).
     pub(crate) fn set_factors(
         &self,
         instance: u64,
@@ -141,24 +124,6 @@ impl Service {
         pairs: FactorPairs,
     ) -> refusal::Result {
         let mut settings = self.settings.lock();
-        let starts = settings.parameters().kept.starts();
-        let now = starts.map(|starts| agent::instance(self.seed, starts));
-        if now != Some(instance) {
-            self.agent.refused();
-            return Err(STALE.into());
-        }
-        let lease = Shared::new(Lease::new(misc::now(), lease_ms)).map_err(|_| ENOMEM)?;
-        let count = pairs.len();
-        self.agent.renew(|| {
-            settings.republish(self, |parameters| {
-                Ok(parameters.kept.set_factors(pairs, &lease)?)
-            })?;
-            Ok(FactorSet {
-                lease,
-                lease_ms,
-                instance,
-                count,
-            })
-        })
+        Ok(settings.set_factors(self, instance, lease_ms, pairs)?)
     }
 }

@@ -15,9 +15,12 @@ use crate::{
         parameters::{service::EnforceCredits, Values},
         policy::{
             control::{OverseerContext, RefusalReason},
-            AnyOverseer, Config, Kept, Kind,
+            AnyOverseer, Config, Kind,
         },
-        service::{HeadAccess, Primaries, ServiceHost, ServiceParts, ServiceSettings},
+        service::{
+            agent::{AgentState, FactorState},
+            HeadAccess, Primaries, ServiceHost, ServiceParts, ServiceSettings,
+        },
     },
     sys::{misc, node::Held, trace},
 };
@@ -66,6 +69,10 @@ impl ServiceHost for Service {
         f(&mut self.settings.lock())
     }
 
+    fn agent(&self, f: impl FnOnce(&mut AgentState) -> Option<FactorState>) {
+        self.agent.with(f);
+    }
+
     fn is_driven(&self) -> bool {
         // A framework joins under the lock, after it has begun to use the service.
         self.users() > 0 && self.dispatch.has_kind(ClientKind::Framework)
@@ -104,10 +111,7 @@ impl ServiceHost for Service {
         self.dispatch.set_owners(owners);
     }
 
-    fn primaries_changed(&self, old: &Primaries, new: &Primaries, kept: &Kept) {
-        // Removed parts have no factors, and neither has the remaining part of their policy on the
-        // other head.
-        self.agent.follow(kept.lease());
+    fn primaries_changed(&self, old: &Primaries, new: &Primaries) {
         if trace::Policy::is_on() {
             self.trace_change(old, new);
         }

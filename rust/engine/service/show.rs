@@ -86,7 +86,7 @@ impl Service {
             0 => self.dispatch.slots().count(),
             limit => limit,
         };
-        let factors = self.agent.counted(misc::now());
+        let factors = self.agent.counters();
         ServiceCounts {
             slots: match self.dispatch.slots() {
                 Slots::Auto => limit.into(),

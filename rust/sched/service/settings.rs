@@ -402,7 +402,10 @@ impl ServiceSettings {
             host.owners_changed(&parameters.owners);
         }
         if *primaries != old.primaries {
-            host.primaries_changed(&old.primaries, primaries, &parameters.kept);
+            // Removed parts have no factors, and neither has the remaining part of their policy
+            // on the other head.
+            host.agent(|agent| agent.retain(parameters.kept.lease()));
+            host.primaries_changed(&old.primaries, primaries);
         }
         if parameters.values != old.parameters.values {
             host.values_changed(&old.parameters.values, &parameters.values);

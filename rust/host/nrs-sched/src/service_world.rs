@@ -13,6 +13,7 @@ use crate::{
     policy::{control::OverseerContext, AnyOverseer, Config, Kept, Kind, Nothing, Tunables},
     report::Report,
     service::{
+        agent::{AgentState, FactorState},
         policies, upkeep, HeadAccess, Primaries, ServiceHead, ServiceHost, ServiceParts,
         ServiceSettings,
     },
@@ -75,6 +76,10 @@ pub struct ServiceWorld {
     settings: RefCell<ServiceSettings>,
     overseer: RefCell<Option<AnyOverseer>>,
     random: Cell<u64>,
+    /// The agent.
+    pub agent: RefCell<AgentState>,
+    /// Steps of the agent's factors.
+    pub steps: RefCell<Vec<FactorState>>,
     /// Time, ns.
     pub now: Cell<u64>,
     /// True if a framework drives the policies.
@@ -103,6 +108,8 @@ impl ServiceWorld {
             settings: RefCell::new(ServiceSettings::new(values).expect("memory")),
             overseer: RefCell::new(None),
             random: Cell::new(0),
+            agent: RefCell::default(),
+            steps: RefCell::default(),
             now: Cell::new(1),
             driven: Cell::new(false),
             ordered: Cell::new(false),
@@ -303,6 +310,12 @@ impl ServiceHost for ServiceWorld {
         f(&mut self.settings.borrow_mut())
     }
 
+    fn agent(&self, f: impl FnOnce(&mut AgentState) -> Option<FactorState>) {
+        self.steps
+            .borrow_mut()
+            .extend(f(&mut self.agent.borrow_mut()));
+    }
+
     fn is_driven(&self) -> bool {
         self.driven.get()
     }
@@ -324,7 +337,7 @@ impl ServiceHost for ServiceWorld {
         *self.owners.borrow_mut() = Some(owners.clone());
     }
 
-    fn primaries_changed(&self, old: &Primaries, new: &Primaries, _kept: &Kept) {
+    fn primaries_changed(&self, old: &Primaries, new: &Primaries) {
         assert_ne!(old, new, "a change");
         self.primaries_changed.set(self.primaries_changed.get() + 1);
     }

@@ -21,6 +21,7 @@ mod hold;
 mod isolation;
 mod knee;
 mod lags;
+mod lease;
 mod limits;
 mod locality;
 mod order;

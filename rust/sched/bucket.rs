@@ -164,6 +164,28 @@ impl Charge {
 }
 
 /// Instant up to which the tokens of a bucket are used up (theoretical arrival time).
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::{bucket::{instant, span, BucketLevel, Charge, Pace}, units::NSEC_PER_MSEC};
+///
+/// // 100 tokens per second and a depth of 3 tokens.
+/// let (pace, now) = (Pace::new(100), instant(0));
+/// let (window, ms) = (pace.span(3), span(NSEC_PER_MSEC));
+/// let one = Charge::new(pace, 1, window);
+/// let mut level = BucketLevel::FULL;
+/// for _ in 0..3 {
+///     assert!(level.ready(now - window, one) <= now);
+///     level = level.take(now - window, one);
+/// }
+/// assert_eq!(level.ready(now - window, one), now + 10 * ms);
+/// // A request of 5 tokens needs a full bucket, and leaves a debt of 2 tokens.
+/// let large = Charge::new(pace, 5, window);
+/// assert!(BucketLevel::FULL.ready(now - window, large) <= now);
+/// let level = BucketLevel::FULL.take(now - window, large);
+/// assert_eq!(level.ready(now - window, one), now + 30 * ms);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BucketLevel(pub u64);
 

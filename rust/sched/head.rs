@@ -238,6 +238,27 @@ impl<P, T> PolicyInstance<P, T> {
 /// - `queued` is the number of requests queued on all instances, without those driven by a
 ///   framework ([`drive`]).
 /// - Serial numbers grow in the order of installation, which is also the order of stopping.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::arena::{attrs, fair_update, part_of, view, Request};
+/// use nrs_sched::{head::Head, policy::{Decision, Part, Tunables}};
+///
+/// let (mut head, mut part) = (Head::new(part_of("fifo"), ()), part_of("fairshare uid_fair"));
+/// part.update(fair_update(&Tunables::default().fairshare, "uid:1:3", "", 0), 0);
+/// assert!(head.install(part, ()).is_ok());
+/// for owner in [2, 2, 2, 1, 1, 1, 1, 1, 1, 1] {
+///     let ticket = head.classify(&attrs(owner), 0);
+///     head.enqueue(Request::new(owner, 0, 1, 0), ticket, || attrs(owner), 0).unwrap();
+/// }
+/// // User 1 has weight 3, and is dispatched first although its requests arrived last.
+/// let order = [(); 10].map(|()| match head.get(&view(0, false), || false) {
+///     Decision::Item((request, _)) => request.owner,
+///     _ => unreachable!(),
+/// });
+/// assert_eq!(order, [1, 2, 1, 1, 1, 2, 1, 1, 1, 2]);
+/// ```
 pub struct Head<I, P, T> {
     fallback: PolicyInstance<P, T>,
     others: [Option<PolicyInstance<P, T>>; OTHERS],

@@ -23,6 +23,20 @@ pub enum Direction {
 }
 
 /// Cost of a request.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::{bucket::rate::RateUnit, item::Cost};
+///
+/// // Pages are rounded up; a request without data costs a page, and no bytes.
+/// assert_eq!([0, 1, 4096, 4097].map(|bytes| Cost::of_bytes(bytes).pages), [1, 1, 1, 2]);
+/// assert_eq!(Cost::of_bytes(0).bytes, 0);
+/// // Of a request in pieces, all bytes count, but only the last piece counts as a request.
+/// let piece = Cost { is_piece: true, ..Cost::of_bytes(1 << 20) };
+/// assert_eq!(RateUnit::Requests.of(piece), 0);
+/// assert_eq!(RateUnit::Bytes.of(piece), 1 << 20);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Pages of the bulk transfer, at least 1.

@@ -72,6 +72,26 @@ impl Field {
 /// Value of one field, or the default class.
 ///
 /// Displayed as `jobid:dd.0`, `uid:absent` or `default`, escaped for a double-quoted YAML string.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::{attr::{Attrs, Id}, jobid::JobId, key::{Field, Key}, nid::Nid};
+///
+/// let attrs = Attrs {
+///     uid: Id::new(0),
+///     gid: Id::new(u32::MAX),
+///     nid: Nid::parse("10.0.0.1@tcp0").ok(),
+///     jobid: JobId::new(b"my \"job\""),
+///     ..Attrs::UNKNOWN
+/// };
+/// let shown = |field| Key::of(field, &attrs).to_string();
+/// // 0 is a user id, the largest number is none; network tcp0 is tcp.
+/// assert_eq!(shown(Field::Uid), "uid:0");
+/// assert_eq!(shown(Field::Gid), "gid:absent");
+/// assert_eq!(shown(Field::Nid), "nid:10.0.0.1@tcp");
+/// assert_eq!(shown(Field::Jobid), r#"jobid:my \"job\""#);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// Class of requests for which no class of their own could be created.

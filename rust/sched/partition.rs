@@ -228,6 +228,25 @@ pub trait Env<I: Item, T> {
 }
 
 /// State of a partition.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::{arena::{attrs, config_of, Request}, server::{Relate, Server}};
+///
+/// // A partition whose target has one slot; request 3 must not be throttled.
+/// let mut server = Server::new(&config_of("fifo"), 1, 16, 1)?;
+/// for id in 1..=3 {
+///     server.arrive(Request::new(0, id, 1, 0), &attrs(1000), Relate::Not, id == 3);
+/// }
+/// assert_eq!(server.started, [1, 3]);
+/// // Request 3 had no slot to return.
+/// server.complete(3);
+/// assert_eq!(server.started, [1, 3]);
+/// server.complete(1);
+/// assert_eq!(server.started, [1, 3, 2]);
+/// # Ok::<(), nrs_sched::mem::NoMemory>(())
+/// ```
 pub struct PartitionMachine<I: Item, P, T> {
     regular: Owned<HeadCache<I, P, T>>,
     high: Owned<HeadCache<I, P, T>>,

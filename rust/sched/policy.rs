@@ -53,6 +53,27 @@ pub use config::{Configuration, NoArgument, Simple, Tuning, Upkeep};
 use control::{ByHead, Host, Keep, Oversee, OverseerContext, OverseerOutcome, TextParameter};
 
 /// Result of requesting the next request from a part.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::arena::{attrs, part_of, view, Request};
+/// use nrs_sched::{policy::{Decision, Part}, units::NSEC_PER_USEC};
+///
+/// // By default, each user has 10 000 requests/s and a bucket of 3 requests.
+/// let (mut part, now) = (part_of("tbf uid"), 1_000 * NSEC_PER_USEC);
+/// let class = part.classify(&attrs(1000), now);
+/// for id in 1..=4 {
+///     part.enqueue(Request::new(1000, id, 1, now), class, now).unwrap();
+/// }
+/// for _ in 1..=3 {
+///     assert!(matches!(part.get(&view(now, false)), Decision::Item(_)));
+/// }
+/// // The result has the time at which request 4 is eligible, not the duration until then.
+/// let Decision::Throttled { until } = part.get(&view(now, false)) else { unreachable!() };
+/// assert_eq!(until, 1_100 * NSEC_PER_USEC);
+/// assert!(matches!(part.get(&view(until, false)), Decision::Item(_)));
+/// ```
 #[derive(Debug)]
 pub enum Decision<I> {
     /// Request to dispatch.

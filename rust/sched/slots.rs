@@ -134,6 +134,22 @@ pub struct SlotLimits {
 ///
 /// The low half counts requests in flight, the high half counts the high-priority ones of these. So
 /// the high half is at most the low half.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::{attr::Priority::{High, Regular}, slots::{Pool, SlotLimits}};
+///
+/// let limits = SlotLimits { slots: 2, all: 2, high_priority: true, ratio: 10 };
+/// // The last slot is reserved until a high-priority request is in flight.
+/// let regular = Pool::EMPTY.take(Regular, &limits).unwrap();
+/// assert_eq!(regular.take(Regular, &limits), None);
+/// assert!(regular.take(High, &limits).is_some());
+/// let high = Pool::EMPTY.take(High, &limits).unwrap();
+/// assert!(high.take(Regular, &limits).is_some());
+/// // A single slot is not reserved.
+/// assert!(Pool::EMPTY.allows(Regular, &SlotLimits { slots: 1, all: 1, ..limits }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool(u64);
 

@@ -101,6 +101,21 @@ impl Unit {
 /// # Invariants
 ///
 /// The number is within the limits of its unit: 1 to [`REQUESTS_MAX`] or [`BYTES_MAX`].
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::rules::{Rate, Unit};
+///
+/// let per_second = |text| Rate::parse(text).map(Rate::per_second);
+/// assert_eq!(per_second("10MB/s"), Some(10_000_000));
+/// assert_eq!(per_second("10MiB"), Some(10 << 20));
+/// // A number without a unit counts pages if `nrs_tbf_cost_model` does, `iops` never.
+/// assert_eq!(Rate::parse("200"), Rate::new(200, Unit::Plain));
+/// assert_eq!(Rate::parse("200iops"), Rate::new(200, Unit::Requests));
+/// // There is no rate 0.
+/// assert_eq!(per_second("0"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     per_second: NonZeroU64,

@@ -38,6 +38,27 @@ const DEFAULT: u32 = 0;
 ///
 /// - The default rule exists. Names and identifiers are unique, and identifiers are below `next`.
 /// - Each rule named in an `also=` exists.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::{
+///     arena::attrs,
+///     key::Field,
+///     rules::{Fields, Rate, RuleCommand, RuleError, RuleList, Subject, Unit},
+/// };
+///
+/// let (uid, rate) = (Fields::only(Field::Uid), Rate::new(100, Unit::Plain).unwrap());
+/// let mut list = RuleList::new(uid, rate, 10)?;
+/// for text in ["start staff uid={1 2} rate=50", "start two uid={2} rate=5"] {
+///     list = list.apply(&RuleCommand::parse(text)?)?;
+/// }
+/// let set = list.compile(0)?;
+/// let rule_of = |id| set.rule(set.find(&Subject::of(&attrs(id), uid))).unwrap().name.to_string();
+/// // A new rule is the first one, and the first rule that matches applies.
+/// assert_eq!([2, 1, 3].map(rule_of), ["two", "staff", "default"]);
+/// # Ok::<(), RuleError>(())
+/// ```
 pub struct RuleList {
     fields: Fields,
     rate: Rate,

@@ -84,6 +84,25 @@ impl Stored {
 }
 
 /// Settings made by the administrator, and by an agent.
+///
+/// # Examples
+///
+/// ```
+/// use nrs_sched::service_world::ServiceWorld;
+///
+/// let (one, other) = (ServiceWorld::new(1, 1), ServiceWorld::new(1, 1));
+/// one.set("nrs_policies", "fairshare uid_fair")?;
+/// other.set("slots", "7")?;
+/// // A configuration is complete: parameters that it does not list get their defaults.
+/// other.set("config", &one.text())?;
+/// assert_eq!(other.text(), one.text());
+/// assert_eq!(other.get("slots")?, "64\n");
+/// // A configuration with a refused line changes nothing.
+/// let error = other.set("config", "slots 9\nslots none\n").unwrap_err();
+/// assert!(error.to_string().starts_with("line 2: "));
+/// assert_eq!(other.text(), one.text());
+/// # Ok::<(), nrs_sched::error::Error>(())
+/// ```
 pub struct ServiceSettings {
     stored: Owned<Stored>,
     /// Values of the service when it was new.

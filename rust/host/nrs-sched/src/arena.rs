@@ -17,10 +17,12 @@ use crate::{
             stats::NodeRow,
             NodeRowBuf, Update,
         },
-        AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Part, PartView, ROWS,
+        AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Kind, Part, PartView,
+        Tunables, ROWS,
     },
     qbm::{gate::Gates, plan::Plan, terms::UNREGULATED},
     slab::{Handle, Linked, Links, Slab, SlabList, SlabPile},
+    text::PolicyCommand,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -274,6 +276,32 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
 
 /// Initial rate of new `qbm` clients if [`walk`] is to set different rates, bytes/s.
 const MIXED: u64 = 4096 * 99;
+
+/// Returns the configuration that `command`, a write to `nrs_policies`, starts with default
+/// parameters.
+///
+/// # Panics
+///
+/// The command is invalid.
+pub fn config_of(command: &str) -> Config {
+    let start = |command: PolicyCommand<'_>| {
+        let kind = Kind::from_name(command.policy)?;
+        Config::parse(kind, command.argument, &Tunables::default())
+    };
+    let config = PolicyCommand::parse(command).and_then(start);
+    config.expect(command)
+}
+
+/// Creates a part by [`config_of`] that shares no state with another part, with memory for classes.
+///
+/// # Panics
+///
+/// The command is invalid, or the allocation failed.
+pub fn part_of(command: &str) -> AnyPart<Request> {
+    let mut part = lone_part(&config_of(command), 1).expect("memory");
+    feed(&mut part);
+    part
+}
 
 /// Creates a part with `config` that shares no state with another part. A `qbm` part gets gates of
 /// all ranks; their rates are from 100 one-page requests/s to unlimited.

@@ -3,7 +3,7 @@
 //! A partition with its target, device and timer in simulated time.
 
 use crate::{
-    arena::{feed, lone_part, refresh, walk, Request},
+    arena::{config_of, feed, lone_part, refresh, walk, Request},
     attr::{Attrs, Priority},
     item::Item,
     mem::{Need, NoMemory, Owned},
@@ -17,7 +17,7 @@ use crate::{
         slot_pool::SlotPool,
         Admission, Env, PartitionMachine,
     },
-    policy::{AnyPart, AnyUpdate, Config, Kind, Part, Tunables},
+    policy::{AnyPart, AnyUpdate, Config, Kind, Part},
     ranges::RangeTable,
     slots::SlotLimits,
     units::NSEC_PER_MSEC,
@@ -155,7 +155,7 @@ impl Server {
     ///
     /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, records: u32, seed: u64) -> Result<Self, NoMemory> {
-        let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
+        let fifo = config_of("fifo");
         let head_cache = || HeadCache::new(lone_part(&fifo, seed)?, fifo);
         let order = Owned::new(Order::new(records, seed)?)?;
         let now = 86_400_000_000_000;

@@ -4,7 +4,7 @@
 //! as in the kernel; the time does not advance.
 
 use crate::{
-    arena::{attrs, lone_part, Request},
+    arena::{attrs, config_of, lone_part, Request},
     attr::{Attrs, Priority},
     item::Item,
     mem::{NoMemory, Owned, Shared},
@@ -20,7 +20,7 @@ use crate::{
         slot_pool::{SlotPool, SlotSearch},
         Admission, Env, PartitionMachine,
     },
-    policy::{AnyPart, Config, Kind, Tunables},
+    policy::{AnyPart, Config, Kind},
     ranges::RangeTable,
     slots::SlotLimits,
 };
@@ -121,7 +121,7 @@ impl Threads {
     ///
     /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, cpus: u32) -> Result<Self, NoMemory> {
-        let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
+        let fifo = config_of("fifo");
         let head_cache = || HeadCache::new(lone_part(&fifo, 1)?, fifo);
         let fast_path = FastPath::new(cpus)?;
         let mut regular = head_cache()?;

@@ -3,19 +3,14 @@
 //! Requests that pass without the lock of their partition.
 
 use nrs_sched::{
-    arena::{lone_part, rows, Request},
+    arena::{config_of, part_of, rows, Request},
     attr::Priority,
-    policy::{Config, Kind, Tunables},
     threads::Threads,
 };
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
 };
-
-fn fairshare() -> Config {
-    Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default()).expect("valid")
-}
 
 /// Returns the number of dispatched requests of each class that has any, and their pages, in
 /// ascending order.
@@ -40,7 +35,7 @@ fn served(threads: &Threads) -> Vec<(u64, u64)> {
 #[test]
 fn what_passed_is_counted_once() {
     const EACH: u64 = 50_000;
-    let threads = Threads::new(&fairshare(), 64, 2).expect("memory");
+    let threads = Threads::new(&config_of("fairshare uid_fair"), 64, 2).expect("memory");
     let [began, looked, done] = [const { AtomicBool::new(false) }; 3];
     let unlocked: u64 = thread::scope(|scope| {
         let passing: Vec<_> = (0..2u32)
@@ -97,7 +92,7 @@ fn what_passed_is_counted_once() {
 #[test]
 fn a_burst_that_passed_is_no_debt() {
     let order = |locked: bool| {
-        let threads = Threads::new(&fairshare(), 1, 1).expect("memory");
+        let threads = Threads::new(&config_of("fairshare uid_fair"), 1, 1).expect("memory");
         for id in 0..10_000 {
             if locked {
                 // Reading the rows closes the open row.
@@ -134,8 +129,7 @@ fn a_burst_that_passed_is_no_debt() {
 /// single class.
 #[test]
 fn one_class_needs_no_submitter() {
-    let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("valid");
-    let threads = Threads::new(&fifo, 64, 1).expect("memory");
+    let threads = Threads::new(&config_of("fifo"), 64, 1).expect("memory");
     let pass = |id| {
         let mut request = Request::new(0, id, 1, 0);
         let unlocked = threads.pass(0, &mut request).slot;
@@ -148,9 +142,9 @@ fn one_class_needs_no_submitter() {
     };
     assert_eq!([0, 1, 2].map(pass), [false, true, true]);
     threads.with(|machine| {
-        let part = lone_part(&fairshare(), 1).expect("memory");
+        let part = part_of("fairshare uid_fair");
         let head = machine.head(Priority::Regular);
-        assert!(head.install(part, fairshare()).is_ok());
+        assert!(head.install(part, config_of("fairshare uid_fair")).is_ok());
     });
     assert_eq!([3, 4, 5].map(pass), [false; 3]);
     assert_eq!(served(&threads), [(3, 3)]);
@@ -159,8 +153,7 @@ fn one_class_needs_no_submitter() {
 /// Checks that a request never passes without the lock if its policy may refuse requests.
 #[test]
 fn a_policy_that_may_refuse_sees_each_request() {
-    let tbf = Config::parse(Kind::Tbf, Some("uid"), &Tunables::default()).expect("valid");
-    let threads = Threads::new(&tbf, 64, 1).expect("memory");
+    let threads = Threads::new(&config_of("tbf uid"), 64, 1).expect("memory");
     for id in 0..100 {
         let mut request = Request::new(1, id, 1, 0);
         assert!(!threads.pass(0, &mut request).slot);

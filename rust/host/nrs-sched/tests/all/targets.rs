@@ -4,9 +4,8 @@
 //! interaction of targets of a service in `tests/vm/devices.sh`.
 
 use nrs_sched::{
-    arena::{attrs, Request},
+    arena::{attrs, config_of, Request},
     attr::{Attrs, Priority},
-    policy::{Config, Kind, Tunables},
     server::{Relate, Server},
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
@@ -19,8 +18,8 @@ const SERVICE: u64 = 2 * MS;
 /// 16 regular requests each.
 #[test]
 fn high_priority_takes_two_service_times() {
-    let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default());
-    let mut server = Server::new(&config.expect("a mode"), SLOTS, 64, 7).expect("memory");
+    let config = config_of("fairshare uid_fair");
+    let mut server = Server::new(&config, SLOTS, 64, 7).expect("memory");
     let mut ids = 0..;
     let mut send = |server: &mut Server, uid: u32| {
         let id = ids.next().expect("no end");

@@ -78,6 +78,7 @@ pub mod bucket;
 pub mod capacity;
 pub mod class;
 pub mod control;
+pub mod count;
 pub mod cpus;
 pub mod credits;
 pub mod error;

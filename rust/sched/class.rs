@@ -33,6 +33,7 @@
 //! own as classes of other owners become idle.
 
 use crate::sched::{
+    count::Count,
     key::Hashed,
     mem::{Bulk, Need, NoMemory},
     rng::avalanche,
@@ -469,7 +470,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Counts a request that has no class of its own.
     pub fn overflowed(&mut self) {
-        self.overflow = self.overflow.saturating_add(1);
+        self.overflow.count(1);
     }
 
     /// Returns true if further requests like those of the class `id` will belong to the same class.
@@ -534,7 +535,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// most recently used one.
     fn push_idle(&mut self, idx: u32) {
         self.classes.push(&mut self.idle, idx);
-        self.idle_len = self.idle_len.saturating_add(1);
+        self.idle_len.count(1);
     }
 
     /// Removes the class at index `idx` from the list of idle classes, which must contain it.

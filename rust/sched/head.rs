@@ -48,6 +48,7 @@
 use crate::sched::{
     attr::Attrs,
     class::ClassId,
+    count::Count,
     error::{Code, Error, Result},
     item::{Cost, Item},
     policy::{BypassOutcome, BypassReason, Decision, FreeSlots, Grant, Hold, Part, PartView},
@@ -179,7 +180,7 @@ impl<P, T> PolicyInstance<P, T> {
         P: Part<I>,
     {
         self.part.enqueue(item, class, now)?;
-        self.queued = self.queued.saturating_add(1);
+        self.queued.count(1);
         Ok(self.ticket(Grant::of(class), false))
     }
 
@@ -200,7 +201,7 @@ impl<P, T> PolicyInstance<P, T> {
             Decision::Item((item, grant)) => {
                 // INVARIANT: one request moved from `queued` to `active`.
                 self.queued = self.queued.saturating_sub(1);
-                self.active = self.active.saturating_add(1);
+                self.active.count(1);
                 Some((item, self.ticket(grant, true)))
             }
             Decision::Throttled { until: at } => {
@@ -338,7 +339,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     pub fn drop_primary(&mut self) {
         if let Some(primary) = other_mut(&mut self.others, self.primary) {
             primary.stopping = true;
-            self.stopping = self.stopping.saturating_add(1);
+            self.stopping.count(1);
         }
         // INVARIANT: all instances in `others` are stopping.
         self.primary = 0;
@@ -440,7 +441,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             done => done,
         }?;
         // INVARIANT: one more is queued.
-        self.queued = self.queued.saturating_add(1);
+        self.queued.count(1);
         Ok(ticket)
     }
 

@@ -4,6 +4,7 @@
 
 use crate::sched::{
     attr::cgroup::{PathBuf, PATH_MAX},
+    count::Count,
     error::{Code, Error, Result},
     key::{escape, Field},
 };
@@ -87,7 +88,7 @@ impl NameText {
     pub fn push(&mut self, byte: u8) -> Result {
         let place = self.bytes.get_mut(self.len).filter(|_| self.len < PATH_MAX);
         *place.ok_or(Error::invalid("name is too long (limit: 383 bytes)"))? = byte;
-        self.len = self.len.saturating_add(1);
+        self.len.count(1);
         Ok(())
     }
 

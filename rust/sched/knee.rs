@@ -33,7 +33,10 @@
 //! determines the rate, and slots do not matter. Looks of a trial up count also without queued
 //! requests, because the rate may be higher.
 
-use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_USEC, USEC_PER_SEC};
+use crate::sched::{
+    count::Count,
+    units::{NSEC_PER_MSEC, NSEC_PER_USEC, USEC_PER_SEC},
+};
 
 /// Initial number of slots.
 pub const START: u32 = 8;
@@ -170,7 +173,7 @@ impl RateSamples {
 
     /// Adds a look at `rates`; `units` are the rates that count as one unit.
     fn add(&mut self, rates: &Rates, units: &Rates) {
-        self.count = self.count.saturating_add(1);
+        self.count.count(1);
         for (sums, (rate, unit)) in self.rates.iter_mut().zip(rates.iter().zip(units)) {
             // At most `UNITS_MAX`, so that squares stay below 2^36.
             let rate = per(rate.saturating_mul(UNIT), *unit);
@@ -438,7 +441,7 @@ impl Knee {
         }
         self.looks.add(&rates, &self.units);
         if self.phase == KneePhase::Up {
-            self.tried = self.tried.saturating_add(1);
+            self.tried.count(1);
         }
         self.judge();
         let found = self.rates().unwrap_or_default();

@@ -28,6 +28,7 @@ use crate::sched::{
         cgroup::{self, Version},
         CgroupPath,
     },
+    count::Count,
     error::{Code, Error, Result},
     glob,
     items::{self, next_item, parse_number, unquote, write_name, NameText},
@@ -208,7 +209,7 @@ impl Owners {
         let text = Shared::new(text)?;
         // INVARIANT: later items move by one position, so the order stays.
         self.items.insert(at, OwnedCgroup { path, text, ids })?;
-        self.exact = self.exact.saturating_add(is_exact.into());
+        self.exact.count(is_exact.into());
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //!
 //! The tables of policies are in the modules of the policies; all other tables are in this file.
 
+use crate::sched::count::Count;
 /// Behaviour of a number over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatKind {
@@ -78,14 +79,14 @@ pub trait Stats {
     /// Adds the numbers of `other`.
     fn merge(&mut self, other: &Self) {
         for (sum, more) in self.values_mut().zip(other.values()) {
-            *sum = sum.saturating_add(more);
+            sum.count(more);
         }
     }
 
     /// Adds the numbers to `sums`, which are in the order of the rows.
     fn add_to(&self, sums: &mut [u64]) {
         for (sum, value) in sums.iter_mut().zip(self.values()) {
-            *sum = sum.saturating_add(value);
+            sum.count(value);
         }
     }
 

@@ -19,7 +19,10 @@
 //! any order of keys. No entry moves, so the position of an index is never searched. Of equal keys
 //! the lowest index wins, so every order is repeatable.
 
-use crate::sched::mem::{Bulk, ChunkPile, Chunks, Grow, Need, NoMemory};
+use crate::sched::{
+    count::Count,
+    mem::{Bulk, ChunkPile, Chunks, Grow, Need, NoMemory},
+};
 
 /// Number of entries compared for one place of the next round.
 const FIELD: usize = 4;
@@ -147,7 +150,7 @@ impl Tournament {
             *start = u32::try_from(sum).map_err(|_| NoMemory)?;
             if count > 1 {
                 count = count.div_ceil(FIELD);
-                sum = sum.saturating_add(count);
+                sum.count(count);
             }
         }
         if let Some(start) = starts.first_mut() {

@@ -10,6 +10,7 @@
 use crate::sched::{
     attr::Attrs,
     class::{ClassId, ClassNeed, ClassQuota, ClassSpare, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
+    count::Count,
     item::{Cost, Item},
     key::Hashed,
     mem::{self, Block, Grow, Need, NoMemory},
@@ -430,8 +431,8 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         self.policy.push(&mut self.queue, idx, class, item, now)?;
         let idle = !class.is_active();
         // INVARIANT: the class and the part have one more request, so the class is busy.
-        class.queued = class.queued.saturating_add(1);
-        self.queued = self.queued.saturating_add(1);
+        class.queued.count(1);
+        self.queued.count(1);
         if idle {
             self.table.busy(idx);
         }
@@ -477,7 +478,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         };
         // INVARIANT: a request changed from queued to in flight, so the class stays busy.
         class.queued = class.queued.saturating_sub(1);
-        class.active = class.active.saturating_add(1);
+        class.active.count(1);
         self.queued = self.queued.saturating_sub(1);
         P::settle(self);
         Decision::Item((item, Grant::of(id).after(withheld)))

@@ -25,6 +25,7 @@
 use crate::sched::{
     attr::Attrs,
     class::ClassId,
+    count::Count,
     heap::Sort,
     item::{Cost, Fifo, Item, Place},
     leftist_heap::{HeapRoot, LeftistForest},
@@ -206,7 +207,7 @@ impl<I: Item> Part<I> for State<I> {
         if self.line.is_empty() && self.has_room() {
             self.record(item, due);
         } else {
-            self.overflow = self.overflow.saturating_add(1);
+            self.overflow.count(1);
             // INVARIANT: even, and not before the request is due.
             item.set_mark(due.saturating_add(1) & !1);
             self.line.push(item);

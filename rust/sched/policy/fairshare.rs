@@ -28,6 +28,7 @@ use crate::sched::{
     agent::{Account, Report},
     attr::Attrs,
     class::{ClassId, ClassNeed, DEFAULT},
+    count::Count,
     item::{Cost, Item},
     key::Key,
     mem::{self, Grow, Need as _, NoMemory},
@@ -376,7 +377,7 @@ impl<I: Item> Part<I> for State<I> {
         let idle = !leaf.is_active();
         let charge = charge_model.of(item.cost());
         leaf.queue.push(item, locality);
-        self.queued = self.queued.saturating_add(1);
+        self.queued.count(1);
         if idle {
             self.members.table.busy(idx);
         }
@@ -458,7 +459,7 @@ impl<I: Item> Part<I> for State<I> {
         let cost = item.cost();
         let charge = charge_model.of(cost);
         let next = charge_model.next(leaf);
-        leaf.active = leaf.active.saturating_add(1);
+        leaf.active.count(1);
         if let Some(stats) = self.members.stats_mut(idx) {
             stats.count(cost.pages, charge, opportunity);
             stats.waited(view.now.saturating_sub(item.arrival()));

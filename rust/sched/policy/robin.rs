@@ -49,7 +49,7 @@
 //! start in the next round. All numbers are 64 bits wide and never wrap: at 10^9 requests/s they
 //! last for 500 years.
 
-use crate::sched::heap::Sort;
+use crate::sched::{count::Count, heap::Sort};
 use core::cmp::Ordering;
 
 pub(crate) mod config;
@@ -179,7 +179,7 @@ impl Rounds {
             return false;
         }
         if batch.served != self.served {
-            batch.broken = batch.broken.saturating_add(1);
+            batch.broken.count(1);
             batch.fickle = batch.broken > self.quantum / REQUESTS_PER_RESUME;
         }
         !batch.fickle
@@ -221,7 +221,7 @@ impl Rounds {
             }
             TieBreak::Key if batch.round == self.round => {
                 if self.begun < busy.saturating_add(NEWCOMERS) {
-                    self.begun = self.begun.saturating_add(1);
+                    self.begun.count(1);
                 } else {
                     batch.round = batch.round.wrapping_add(1);
                 }

@@ -47,6 +47,7 @@ use super::{
     terms::{Entitlement, UNREGULATED},
 };
 use crate::sched::{
+    count::Count,
     mem::{Bulk, GrowingList, NoMemory, Owned, Shared},
     statistics::Stats,
 };
@@ -235,8 +236,8 @@ impl BandwidthManager {
         client.plan(terms, self.generation);
         client.here = true;
         client.busy = now;
-        group.counters.joins = group.counters.joins.saturating_add(1);
-        group.clients = group.clients.saturating_add((!is_shared(place)).into());
+        group.counters.joins.count(1);
+        group.clients.count((!is_shared(place)).into());
         let rate = client.id.map_or(UNREGULATED, |id| group.allocation(id));
         client.recent.begin(now);
         // Classes examine their gates only after a change.
@@ -267,7 +268,7 @@ impl BandwidthManager {
         let group = self.groups.as_mut_slice().get_mut(client.group as usize);
         let gate = self.gates.get(place);
         if let Some(group) = group {
-            group.counters.leaves = group.counters.leaves.saturating_add(1);
+            group.counters.leaves.count(1);
             group.clients = group.clients.saturating_sub((!is_shared(place)).into());
             if let Some(id) = id {
                 group.withdraw(id);
@@ -309,7 +310,7 @@ impl BandwidthManager {
     fn set_starts(&mut self, now: u64) {
         for group in self.groups.as_mut_slice() {
             let full = self.gates.take_full(group.place);
-            group.counters.without_gate = group.counters.without_gate.saturating_add(full);
+            group.counters.without_gate.count(full);
             if let Some(terms) = self.plan.default_terms(group.place) {
                 let start = group.newcomers(&terms);
                 self.gates.set_start(group.place, start, now);

@@ -17,6 +17,7 @@
 use super::{ServiceHost, ServiceSettings};
 use crate::sched::{
     agent::{self, FactorPairs, Lease, STEPS},
+    count::Count,
     error::{Code, Error, Result},
     mem::Shared,
 };
@@ -97,7 +98,7 @@ impl AgentState {
             return None;
         }
         let lapsed = u64::from(state.step == 0);
-        self.counters.lapsed = self.counters.lapsed.saturating_add(lapsed);
+        self.counters.lapsed.count(lapsed);
         state.step = step;
         let state = *state;
         if step >= STEPS {
@@ -127,7 +128,7 @@ impl AgentState {
 
     /// Records that factors with `lease` are in force.
     fn grant(&mut self, lease: Shared<Lease>, state: FactorState) {
-        self.counters.written = self.counters.written.saturating_add(1);
+        self.counters.written.count(1);
         self.granted = Some(Granted { lease, state });
     }
 }
@@ -160,7 +161,7 @@ impl ServiceSettings {
     ) -> Result {
         if self.instance(host) != (instance, true) {
             host.agent(|agent| {
-                agent.counters.stale = agent.counters.stale.saturating_add(1);
+                agent.counters.stale.count(1);
                 None
             });
             return Err(STALE);

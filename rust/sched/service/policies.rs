@@ -4,6 +4,7 @@
 
 use super::{of_head, HeadAccess, Primaries, ServiceHead, ServiceParts};
 use crate::sched::{
+    count::Count,
     error::{Error, Result},
     item::Item,
     policy::{control::ByHead, Config, Kind, Part, COUNTS_MAX},
@@ -50,8 +51,8 @@ fn add<I: Item>(sums: &mut HeadSums, head: &ServiceHead<I>) {
         if sum.state != PolicyState::Started {
             sum.state = status.state;
         }
-        sum.queued = sum.queued.saturating_add(status.queued.into());
-        sum.active = sum.active.saturating_add(status.active.into());
+        sum.queued.count(status.queued.into());
+        sum.active.count(status.active.into());
         status.part.add_counts(&mut sum.counts);
     }
 }

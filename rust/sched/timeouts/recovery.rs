@@ -15,6 +15,7 @@
 //! section 5.1). Waiting times in the window do not reflect the service and are not measured.
 
 use super::terms::{millis, AtMax, TimeoutMode, TimeoutTerms};
+use crate::sched::count::Count;
 
 /// Minimum extension of an early reply, ms.
 const SHORTEST: u32 = 1000;
@@ -47,7 +48,7 @@ impl Recovery {
         if self.is_over(now) {
             *self = Self::new();
         }
-        self.clients = self.clients.saturating_add(1);
+        self.clients.count(1);
         // An invalid timeout is ignored.
         if timeout != u32::MAX {
             self.largest = self.largest.max(timeout);

@@ -16,6 +16,7 @@ use crate::sched::{
     agent::{FactorPairs, Lease},
     attr::Priority,
     capacity::Capacity,
+    count::Count,
     error::{Code, Error, Result},
     mem::{NoMemory, Shared},
     policy::{
@@ -179,7 +180,7 @@ impl Keep<Config> for Kept {
         [new, _]: &ByHead<Option<Config>>,
     ) -> core::result::Result<(), NoMemory> {
         if old != new {
-            self.starts = self.starts.saturating_add(1);
+            self.starts.count(1);
             self.factors = None;
         }
         self.mode = new.as_ref().map(Config::mode);

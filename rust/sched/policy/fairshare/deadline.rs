@@ -61,7 +61,7 @@ use super::{
     members::Members,
     timeline::{Timeline, Timelines},
 };
-use crate::sched::{item::Item, leftist_heap::HeapRoot, slab::NONE};
+use crate::sched::{count::Count, item::Item, leftist_heap::HeapRoot, slab::NONE};
 
 /// Largest distance, in largest requests, by which service elsewhere puts a child ahead of the
 /// clock.
@@ -344,7 +344,7 @@ impl NodeScheduler {
         let taken = u64::from(entity.fits(room).min(left)).min(due) as u32;
         let kept = u64::from(bound.saturating_mul(PENDING_MAX));
         entity.pending = due.saturating_sub(taken.into()).min(kept) as u32;
-        entity.pulled = entity.pulled.saturating_add(taken);
+        entity.pulled.count(taken);
         entity.charge(taken);
         self.clock.pull(taken);
         self.settle(timelines, entity, idx);

@@ -24,7 +24,7 @@
 //! busy time of the device. Remainders of both divisions are carried, so the sum stays exact.
 
 use super::entity::COST_MAX;
-use crate::sched::{item::Direction, units::NSEC_PER_USEC};
+use crate::sched::{count::Count, item::Direction, units::NSEC_PER_USEC};
 
 /// Number of bits of the clock below one nanosecond.
 const FRACTION_BITS: u32 = 16;
@@ -57,7 +57,7 @@ impl DeviceClock {
     /// Starts a request at `now`, ns; returns its stamp for [`DeviceClock::end`].
     pub fn start(&mut self, now: u64) -> u64 {
         self.advance(now);
-        self.active = self.active.saturating_add(1);
+        self.active.count(1);
         self.acc
     }
 

@@ -16,6 +16,7 @@
 //! late; steady service is exact.
 
 use crate::sched::{
+    count::Count,
     rng::avalanche,
     statistics::{stats, Stats},
     units::NSEC_PER_SEC,
@@ -61,8 +62,8 @@ impl ServiceWindow {
     fn merge(&mut self, mut other: Self) {
         self.roll(other.cell);
         other.roll(self.cell);
-        self.before = self.before.saturating_add(other.before);
-        self.now = self.now.saturating_add(other.now);
+        self.before.count(other.before);
+        self.now.count(other.now);
     }
 
     /// Returns the service in the `length` ns before `now`.
@@ -224,7 +225,7 @@ impl QueueTimeHistogram {
             self.halve();
         }
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count = count.saturating_add(*more);
+            count.count(*more);
         }
         self.seen = self.seen.wrapping_add(other.seen);
     }
@@ -237,7 +238,7 @@ impl QueueTimeHistogram {
         let rank = rank.div_ceil(1000);
         let mut sum = 0u64;
         for (bucket, count) in counts().enumerate() {
-            sum = sum.saturating_add(count);
+            sum.count(count);
             if sum >= rank && count > 0 {
                 let (start, end) = (Self::start(bucket), Self::start(bucket.saturating_add(1)));
                 return match bucket {
@@ -331,9 +332,9 @@ impl EntityStats {
     #[inline]
     pub fn count(&mut self, pages: u32, service: u32, opportunity: bool) {
         let counts = &mut self.counts;
-        counts.dispatched = counts.dispatched.saturating_add(1);
-        counts.cost_pages = counts.cost_pages.saturating_add(u64::from(pages));
-        counts.opportunity = counts.opportunity.saturating_add(u64::from(opportunity));
+        counts.dispatched.count(1);
+        counts.cost_pages.count(u64::from(pages));
+        counts.opportunity.count(u64::from(opportunity));
         self.service = self.service.wrapping_add(u64::from(service));
     }
 
@@ -341,9 +342,9 @@ impl EntityStats {
     /// the cost model) in all.
     pub fn count_passed(&mut self, requests: u32, pages: u64, service: u64) {
         let (counts, requests) = (&mut self.counts, u64::from(requests));
-        counts.dispatched = counts.dispatched.saturating_add(requests);
-        counts.cost_pages = counts.cost_pages.saturating_add(pages);
-        counts.opportunity = counts.opportunity.saturating_add(requests);
+        counts.dispatched.count(requests);
+        counts.cost_pages.count(pages);
+        counts.opportunity.count(requests);
         self.service = self.service.wrapping_add(service);
     }
 
@@ -363,14 +364,14 @@ impl EntityStats {
 
     /// Counts a forced request, which is already counted as dispatched.
     pub fn forced(&mut self) {
-        self.counts.forced = self.counts.forced.saturating_add(1);
+        self.counts.forced.count(1);
     }
 
     /// Counts that a limit throttles the first request for `ns`.
     pub fn throttled(&mut self, ns: u64) {
         let counts = &mut self.counts;
-        counts.limit_hits = counts.limit_hits.saturating_add(1);
-        counts.throttled_ns = counts.throttled_ns.saturating_add(ns);
+        counts.limit_hits.count(1);
+        counts.throttled_ns.count(ns);
     }
 
     /// Counts the queueing time of a request, ns.
@@ -383,14 +384,14 @@ impl EntityStats {
     pub fn debt(&mut self, decipages: i64) {
         let bucket = DEBTS.partition_point(|pages| decipages >= pages.wrapping_mul(10));
         if let Some(count) = self.debts.get_mut(bucket) {
-            *count = count.saturating_add(1);
+            count.count(1);
         }
     }
 
     /// Counts the time of a request in flight, us.
     #[inline]
     pub fn time(&mut self, us: u64) {
-        self.counts.time_us = self.counts.time_us.saturating_add(us);
+        self.counts.time_us.count(us);
     }
 
     /// Adds `delta` to the service of a request counted before.
@@ -415,7 +416,7 @@ impl EntityStats {
         self.windows.merge(&other.windows);
         self.waits.merge(&other.waits);
         for (sum, more) in self.debts.iter_mut().zip(&other.debts) {
-            *sum = sum.saturating_add(*more);
+            sum.count(*more);
         }
     }
 }

@@ -49,6 +49,7 @@ use crate::sched::{
         cgroup::{self, PATH_MAX},
         CgroupPath, IoClass, IoPriority, Opcode,
     },
+    count::Count,
     error::{Code, Error, Result},
     glob,
     items::{self, next_item, next_name, parse_number, unquote, write_name, NameText},
@@ -529,7 +530,7 @@ impl<V: EntitySetting> EntityTable<V> {
         self.items
             .insert(at, (target, setting))
             .map_err(no_memory)?;
-        self.exact = self.exact.saturating_add(is_exact.into());
+        self.exact.count(is_exact.into());
         Ok(())
     }
 

@@ -47,6 +47,7 @@
 use super::{deadline::RequestStep, params::Tunables, State};
 use crate::sched::{
     bucket::{instant, span, BucketLevel, Charge, Pace},
+    count::Count,
     item::{Cost, Item},
     policy::{FreeSlots, Hold},
     units::{NSEC_PER_MSEC, NSEC_PER_SEC, NSEC_PER_USEC},
@@ -347,7 +348,7 @@ impl Holds {
             until: now.saturating_add(time),
             stage: Stage::Competing,
         });
-        self.count = self.count.saturating_add(1);
+        self.count.count(1);
         true
     }
 
@@ -365,7 +366,7 @@ impl Holds {
     /// Ends the time of `payment` at `now`, ns, and counts what was used.
     fn settle(&mut self, payment: Payment, now: u64) {
         let used = self.credit.settle(payment, now);
-        self.uncounted = self.uncounted.saturating_add(used);
+        self.uncounted.count(used);
     }
 
     /// Notes an end at `now`, ns. The time since the last one counts if requests have been queued
@@ -533,7 +534,7 @@ impl<I: Item> State<I> {
         let stage = self.holds.take(idx, now);
         if let Some(Stage::Holding(_)) = stage {
             let counts = &mut self.members.counts;
-            counts.holds_used = counts.holds_used.saturating_add(1);
+            counts.holds_used.count(1);
         }
         self.count_holds();
         if stage != Some(Stage::Competing) {
@@ -591,7 +592,7 @@ impl<I: Item> State<I> {
             Stage::Chosen => {}
             Stage::Holding(_) => {
                 let counts = &mut self.members.counts;
-                counts.holds_unused = counts.holds_unused.saturating_add(1);
+                counts.holds_unused.count(1);
             }
         }
         self.count_holds();
@@ -602,7 +603,7 @@ impl<I: Item> State<I> {
     fn count_holds(&mut self) {
         let used = core::mem::take(&mut self.holds.uncounted);
         let counts = &mut self.members.counts;
-        counts.held_ns = counts.held_ns.saturating_add(used);
+        counts.held_ns.count(used);
     }
 
     /// Ends the expectations whose time is over at `now`.

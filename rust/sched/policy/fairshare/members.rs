@@ -23,6 +23,7 @@ use crate::sched::{
     agent::scaled,
     attr::{cgroup::REFRESH, Attrs, CgroupPath},
     class::{ClassId, ClassQuota, ClassRoom, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
+    count::Count,
     item::{Cost, Item},
     key::{Field, Key},
     mem::{self, grow, Grow, NoMemory, PerIndex},
@@ -370,7 +371,7 @@ impl<I: Item> Members<I> {
         if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(made.idx()))
         {
             let full = !node.tally.open(counters, id.0);
-            self.counts.counters_full = self.counts.counters_full.saturating_add(full.into());
+            self.counts.counters_full.count(full.into());
         }
         self.details.create(made.idx());
         selector.create(self, made.idx());
@@ -405,7 +406,7 @@ impl<I: Item> Members<I> {
     /// Adds one to the number of children of the inner node at index `parent`.
     fn add_child(&mut self, parent: u32) {
         if let Some(inner) = self.table.at_mut(parent).and_then(TreeNode::inner_mut) {
-            inner.children = inner.children.saturating_add(1);
+            inner.children.count(1);
             self.table.busy(parent);
         }
     }
@@ -604,7 +605,7 @@ impl<I: Item> Members<I> {
                 let hasher = &self.shared.hasher;
                 let job = Key::of(Field::Jobid, attrs);
                 let full = !sizes.see(hasher.wide(&job), hasher.wide(&Key::Nid(nid)), now);
-                self.counts.sizes_full = self.counts.sizes_full.saturating_add(full.into());
+                self.counts.sizes_full.count(full.into());
             }
             return;
         }

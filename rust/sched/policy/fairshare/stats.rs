@@ -18,6 +18,7 @@ use super::{
     factors::ONE,
 };
 use crate::sched::{
+    count::Count,
     key::Key,
     mem::{GrowingList, NoMemory},
     ranges::{NodeReport, RangeBuilder, RangeTable},
@@ -117,8 +118,8 @@ impl NodeRow {
         self.leaf &= other.leaf;
         self.stats.merge(&other.stats);
         self.lag_decipages = self.lag_decipages.saturating_add(other.lag_decipages);
-        self.queue_depth = self.queue_depth.saturating_add(other.queue_depth);
-        self.requests = self.requests.saturating_add(other.requests);
+        self.queue_depth.count(other.queue_depth);
+        self.requests.count(other.requests);
     }
 
     /// Returns the input of the shares; `active` overrides the activity.

@@ -38,6 +38,7 @@ use super::{
 };
 use crate::sched::{
     bucket::{clock, instant, nanoseconds, scale, DEBT_MAX},
+    count::Count,
     item::{Cost, Item},
     key::Key,
     leftist_heap::{HeapRoot, LeftistForest},
@@ -335,7 +336,7 @@ impl<I: Item> Members<I> {
             at = self.parent(at);
         }
         let full = u64::from(is_full);
-        self.counts.limits_full = self.counts.limits_full.saturating_add(full);
+        self.counts.limits_full.count(full);
         wait.map_or(Ok(claim), Err)
     }
 

@@ -32,6 +32,7 @@ use super::{
     timeline::Timelines,
 };
 use crate::sched::{
+    count::Count,
     item::Item,
     mem::{grow, NoMemory},
     slab::NONE,
@@ -54,7 +55,7 @@ struct RecentMaxCost {
 impl RecentMaxCost {
     fn see(&mut self, cost: u32) {
         self.now = self.now.max(cost);
-        self.count = self.count.saturating_add(1);
+        self.count.count(1);
         if self.count >= WINDOW {
             self.before = core::mem::take(&mut self.now);
             self.count = 0;

@@ -14,6 +14,7 @@
 
 use super::queue::{turn, QbmKeys};
 use crate::sched::{
+    count::Count,
     item::{Cost, Fifo, Item},
     policy::withheld_time::WithheldUntil,
     qbm::{
@@ -145,7 +146,7 @@ impl<F: Fifo> QbmClass<F> {
     fn note_service(&mut self, gates: Option<&Gates>, count: u32) {
         if let (true, Some(gate)) = (self.counted, self.gate(gates)) {
             gate.begin_service(count);
-            self.serving = self.serving.saturating_add(count);
+            self.serving.count(count);
         }
     }
 

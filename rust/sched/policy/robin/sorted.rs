@@ -33,6 +33,7 @@ use super::{
     BatchTag, BatchTurn, Bounds,
 };
 use crate::sched::{
+    count::Count,
     heap::{Placed, Sort},
     item::{Cost, Fifo, Item, Place},
     leftist_heap::{HeapRoot, LeftistForest},
@@ -147,7 +148,7 @@ impl<I: Item> Sorted<I> {
         }
         self.forest.create(handle.idx());
         self.forest.push(&mut bin.root, rank, handle.idx());
-        bin.records = bin.records.saturating_add(1);
+        bin.records.count(1);
         Ok(())
     }
 
@@ -167,7 +168,7 @@ impl<I: Item> Sorted<I> {
             self.lines.place(at.idx, Some(at.turn(round)));
         }
         bin.line.push(item);
-        self.waiting = self.waiting.saturating_add(1);
+        self.waiting.count(1);
     }
 
     /// Updates the position of a class in `lines` after the removal of an item from its line.

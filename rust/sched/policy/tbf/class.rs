@@ -38,6 +38,7 @@ use super::{
 };
 use crate::sched::{
     bucket::{clock, nanoseconds, rate::RateUnit, table::BucketRef, BucketLevel, DEBT_MAX, LATE},
+    count::Count,
     item::{Cost, Fifo},
     policy::withheld_time::WithheldUntil,
     rules::ALSO_MAX,
@@ -224,7 +225,7 @@ impl<F: Fifo> TbfClass<F> {
     fn waited(&mut self, now: u64) {
         let waited = self.due.min(now).saturating_sub(self.staged);
         let throttled = &mut self.counters.throttled_ns;
-        *throttled = throttled.saturating_add(nanoseconds(waited));
+        throttled.count(nanoseconds(waited));
     }
 
     /// Returns the time, ms, for which the front was throttled. The front arrived at `arrival` and
@@ -243,7 +244,7 @@ impl<F: Fifo> TbfClass<F> {
     pub fn set_front(&mut self, context: &mut Context<'_>, cost: Cost) -> TbfKeys {
         let keys = self.restage(context, cost);
         if self.due > context.now {
-            self.counters.limit_hits = self.counters.limit_hits.saturating_add(1);
+            self.counters.limit_hits.count(1);
         }
         keys
     }
@@ -346,7 +347,7 @@ impl<F: Fifo> TbfClass<F> {
         let now = context.now;
         if self.due > now || !self.is_paid(compiled) {
             self.owe(context, compiled, cost, self.paid);
-            self.counters.forced = self.counters.forced.saturating_add(1);
+            self.counters.forced.count(1);
         }
         self.waited(now);
         // Lateness beyond the limit is lost.
@@ -405,7 +406,7 @@ impl<F: Fifo> TbfClass<F> {
         };
         self.owe(context, compiled, cost, 0);
         context.pool_charge_forced(compiled, cost);
-        self.counters.forced = self.counters.forced.saturating_add(1);
+        self.counters.forced.count(1);
         self.count(context, compiled, cost);
     }
 
@@ -420,7 +421,7 @@ impl<F: Fifo> TbfClass<F> {
         if compiled.count() != RateUnit::Requests {
             context.pool_charge_forced(compiled, cost);
             let counters = &mut self.counters;
-            counters.cost = counters.cost.saturating_add(compiled.count().of(cost));
+            counters.cost.count(compiled.count().of(cost));
         }
         let floor = compiled.floor.as_ref();
         if let Some(minimum) = floor.filter(|floor| floor.meter.count() != RateUnit::Requests) {
@@ -433,7 +434,7 @@ impl<F: Fifo> TbfClass<F> {
     #[inline]
     fn leave(&mut self, context: &mut Context<'_>, compiled: &CompiledRule, cost: Cost) {
         if self.paid & POOLED != 0 {
-            self.counters.borrowed = self.counters.borrowed.saturating_add(1);
+            self.counters.borrowed.count(1);
         } else {
             context.pool_charge_forced(compiled, cost);
         }
@@ -445,8 +446,8 @@ impl<F: Fifo> TbfClass<F> {
     #[inline]
     fn count(&mut self, context: &Context<'_>, compiled: &CompiledRule, cost: Cost) {
         let counters = &mut self.counters;
-        counters.dispatched = counters.dispatched.saturating_add(1);
-        counters.cost = counters.cost.saturating_add(compiled.count().of(cost));
+        counters.dispatched.count(1);
+        counters.cost.count(compiled.count().of(cost));
         if let Some(minimum) = &compiled.floor {
             self.count_minimum(context, minimum, cost);
         }

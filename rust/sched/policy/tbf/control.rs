@@ -13,6 +13,7 @@ use super::{
 };
 use crate::sched::{
     attr::Priority,
+    count::Count,
     error::{Code, Error, Result},
     mem::{GrowingList, NoMemory, Shared},
     policy::{
@@ -264,7 +265,7 @@ impl RuleRefs {
     fn count(&mut self, id: u32) {
         let index = self.index(id);
         if let Some((_, count)) = index.and_then(|index| self.0.as_mut_slice().get_mut(index)) {
-            *count = count.saturating_add(1);
+            count.count(1);
         }
     }
 

@@ -28,6 +28,7 @@ use crate::sched::{
         rate::{RateDepth, RateUnit, COUNTS},
         span, Charge, Pace, LATE,
     },
+    count::Count,
     item::Cost,
     mem::{self, GrowingList, NoMemory},
     rng::avalanche,
@@ -164,7 +165,7 @@ impl RulePlan {
             let pooled = index != default;
             if pooled {
                 if let Some(sum) = sums.get_mut(meter.count() as usize) {
-                    *sum = sum.saturating_add(limits.rate.per_second());
+                    sum.count(limits.rate.per_second());
                 }
                 if let Some(borrower) = borrowers.get_mut(meter.count() as usize) {
                     *borrower |= limits.borrow;

@@ -8,6 +8,7 @@
 use super::class::ClassCounts;
 use crate::sched::{
     bucket::rate::RateUnit,
+    count::Count,
     mem::{GrowingList, NoMemory},
     report::Report,
     rules::{Name, Rate, Subject},
@@ -56,8 +57,8 @@ impl TbfRow {
     /// Adds the counters of the same class on another partition.
     fn add(&mut self, other: &Self) {
         self.counters.merge(&other.counters);
-        self.queued = self.queued.saturating_add(other.queued);
-        self.active = self.active.saturating_add(other.active);
+        self.queued.count(other.queued);
+        self.active.count(other.active);
         self.debt = self.debt.max(other.debt);
     }
 }

@@ -7,6 +7,7 @@ use super::{
     mover_strategy::MoverStrategy,
 };
 use crate::sched::{
+    count::Count,
     mem::{Bulk, GrowingList, NoMemory, Owned},
     qbm::{
         allocator::{Allocator, AllocatorParameters, ClientId},
@@ -142,7 +143,7 @@ impl ManagedGroup {
         if let Some(at) = self.places.as_mut_slice().get_mut(id as usize) {
             *at = place;
         }
-        self.fresh = self.fresh.saturating_add(1);
+        self.fresh.count(1);
         self.stale = true;
         Ok(id)
     }

@@ -80,7 +80,7 @@ impl GroupOperations for RootGroup {
         // the group is created.
         let scope = WithoutIo::begin();
         let path = name.try_into()?;
-        let kept = KeptService::new(registry::create(name, None)?)?;
+        let kept = OwnedService::new(registry::create(name, None)?)?;
         let inner = GroupRef::new(rules::group(kept.0.clone())?)?;
         Ok(scope.around(WithDefaultGroup::group(path, item_type, kept, inner)))
     }
@@ -101,9 +101,9 @@ impl DirectoryService {
 }
 
 /// Service created by a directory; dropping removes the service.
-pub(crate) struct KeptService(Arc<DirectoryService>);
+pub(crate) struct OwnedService(Arc<DirectoryService>);
 
-impl KeptService {
+impl OwnedService {
     /// Wraps a created service.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl KeptService {
     }
 }
 
-impl Drop for KeptService {
+impl Drop for OwnedService {
     fn drop(&mut self) {
         // A service with clients is removed with the last of them.
         let _ = registry::remove(&self.service());
@@ -134,7 +134,7 @@ impl Drop for KeptService {
 }
 
 /// Directory of a service, with the directory of its rules.
-pub(crate) type Directory = WithDefaultGroup<KeptService>;
+pub(crate) type Directory = WithDefaultGroup<OwnedService>;
 
 /// Writes one line to `page`; returns its length in bytes.
 ///

@@ -98,7 +98,7 @@ pub(crate) struct ControlNode {
 /// - `EBUSY`: another file is bound to the service. `ESTALE`: factors for another instance.
 /// - `EFBIG`, `ENOMEM`: as for [`Text::of`].
 /// - The errors of the parameter.
-fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refusal::Result<KVVec<u8>> {
+fn execute(bytes: &[u8], binding: &mut Option<Binding>) -> refusal::Result<KVVec<u8>> {
     Ok(match NodeCommand::parse(bytes)? {
         NodeCommand::Services => {
             let services = registry::services()?;
@@ -316,7 +316,7 @@ impl OpenFile for ControlNode {
     ///
     /// - `E2BIG`: the command is longer than [`COMMAND_MAX`].
     /// - `EFAULT`, `ENOMEM`.
-    /// - The errors of [`obey`].
+    /// - The errors of [`execute`].
     fn write(&self, from: UserSliceReader, _nonblocking: bool) -> Result<usize> {
         let len = from.len();
         let mut open = self.open.lock();
@@ -331,7 +331,7 @@ impl OpenFile for ControlNode {
         let mut command = KVVec::new();
         from.read_all(&mut command, flags())
             .inspect_err(|error| *answer = line((*error).into()))?;
-        match obey(&command, binding) {
+        match execute(&command, binding) {
             Ok(bytes) => *answer = bytes,
             Err(refused) => {
                 *answer = line(refused);

@@ -52,7 +52,7 @@ impl Agent {
                 lease_ms: state.lease_ms.into(),
                 step: state.step,
             };
-            event.tell();
+            event.emit();
         }
     }
 

@@ -348,7 +348,7 @@ impl Concurrency {
     }
 
     /// Waits until there is room, which another task may take. The caller must call
-    /// [`Self::hand_on`] when it has reserved room, or gives up.
+    /// [`Self::wake_next`] when it has reserved room, or gives up.
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ impl Concurrency {
     }
 
     /// Wakes the next task that waits for room, if there is room left.
-    pub(crate) fn hand_on(&self) {
+    pub(crate) fn wake_next(&self) {
         if self.has_room() {
             self.roomy.notify_one();
         }

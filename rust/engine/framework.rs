@@ -46,7 +46,7 @@ use crate::{
     sys::{
         misc::{self, bug},
         mutex::NoIoMutex,
-        node::{Held, NodePlace},
+        node::{Held, NodeHandle},
         timer::WithTimer,
     },
 };
@@ -185,7 +185,7 @@ pub(crate) struct PolicyDriver {
 /// Framework's handle of a queued request.
 pub(crate) struct DrivenRequest {
     ticket: HeadTicket,
-    place: NodePlace,
+    place: NodeHandle,
 }
 
 /// Framework's handle of a started request.
@@ -224,7 +224,7 @@ impl PolicyDriver {
         };
         let place = held.register();
         let queued = self.drive(false, |head, view| {
-            held.hold(view.now);
+            held.prepare_queued(view.now);
             head.drive_enqueue(held, &attrs, |config| self.is_own(config), view.now)
         });
         match queued {

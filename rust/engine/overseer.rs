@@ -61,13 +61,12 @@ impl OverseerState {
         self.running.load(ordering::Relaxed)
     }
 
-    /// Runs the overseer on new state; with `due`, the overseer also evaluates its interval.
-    /// Dispatches requests that become eligible.
-    pub(crate) fn look(&self, due: bool) -> Result {
+    /// Polls the overseer, with `due` also its interval; dispatches requests that become eligible.
+    pub(crate) fn poll(&self, due: bool) -> Result {
         if !self.is_running() {
             return Ok(());
         }
-        let (moved, done) = overseer::look(self, due);
+        let (moved, done) = overseer::poll(self, due);
         if moved {
             self.partitions.run_all();
         }

@@ -4,9 +4,9 @@
 //!
 //! [`crate::sched::parameters`] declares the parameters, and those that store a value. This module
 //! has the texts that a service shows or executes itself ([`ServiceText`]); policies add theirs
-//! ([`Kept::texts`]). debugfs has one file for each ([`crate::control::debugfs`]); device-mapper
-//! messages and `/dev/nrs-control` use [`set`] and [`show`]. A value is one line of text without
-//! surrounding blanks; a few texts may have several lines.
+//! ([`PoliciesData::texts`]). debugfs has one file for each ([`crate::control::debugfs`]);
+//! device-mapper messages and `/dev/nrs-control` use [`set`] and [`show`]. A value is one line of
+//! text without surrounding blanks; a few texts may have several lines.
 //!
 //! # Context
 //!
@@ -24,7 +24,7 @@ use crate::{
     sched::{
         health::HealthDetails,
         parameters::{named, Parameter},
-        policy::{control, Kept},
+        policy::{control, PoliciesData},
         report::Report,
     },
     sys::misc::bug,
@@ -90,7 +90,7 @@ static TEXTS: [ServiceText; 12] = [
 ];
 
 fn text_of(parameter: &Parameter) -> Result<&'static ServiceText> {
-    let mut texts = Iterator::chain(TEXTS.iter(), Kept::texts());
+    let mut texts = Iterator::chain(TEXTS.iter(), PoliciesData::texts());
     let found = texts.find(|text| text.name == parameter.name());
     bug!(found.is_none());
     found.ok_or(ENOENT)
@@ -186,7 +186,7 @@ pub(crate) fn load(service: &Service, parameter: &Parameter, out: &mut dyn Write
 fn write_reports(service: &Service, out: &mut dyn Write, wanted: fn(&str) -> bool) -> Result {
     let mut failed = Ok(());
     let written = Report::json(out).map(|map| {
-        for text in Iterator::chain(TEXTS.iter(), Kept::texts()) {
+        for text in Iterator::chain(TEXTS.iter(), PoliciesData::texts()) {
             if let Some(report) = text.report.filter(|_| wanted(text.name)) {
                 let done = map.part(text.name, |map| report(service, map));
                 let done = done.map_err(|refused| refused.errno());

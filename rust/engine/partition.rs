@@ -255,7 +255,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
 
     #[inline]
     fn begin_queueing(&mut self, held: &mut Held, now: u64) {
-        held.hold(now);
+        held.prepare_queued(now);
         if let Some((arrival, _)) = self.arrival {
             arrival.load.count_queued(held.account().cpu);
         }
@@ -287,7 +287,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
                 opcode: attrs.opcode,
                 queued,
             };
-            event.tell();
+            event.emit();
         }
     }
 
@@ -320,7 +320,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
                 slots: self.partition.target.pool().active(),
                 limit: self.partition.target.limit(),
             };
-            event.tell();
+            event.emit();
         }
     }
 
@@ -340,7 +340,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
                 delay_ns: until.saturating_sub(now),
                 queued,
             };
-            event.tell();
+            event.emit();
         }
     }
 }

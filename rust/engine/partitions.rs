@@ -145,7 +145,7 @@ impl TargetPartitions {
     }
 
     /// Completes the pending work of the order tables, then dispatches while slots are free.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn apply_pending(&self) {
         for partition in self.iter() {
             partition.complete_order_work();
         }

@@ -145,7 +145,7 @@ impl WorkItem for ProgressGuard {
 
     fn run(this: Arc<Self>) {
         for partitions in this.partitions.all_targets() {
-            partitions.settle();
+            partitions.apply_pending();
         }
         let now = misc::now();
         if this.is_due(now) {

@@ -339,7 +339,8 @@ impl Service {
             list.push(partition, GFP_KERNEL_ACCOUNT)?;
         }
         let partitions = TargetPartitions::new(target, published, list);
-        settings.furnish(self, partitions.heads()).map_err(errno)?;
+        let heads = partitions.heads();
+        settings.install_parts(self, heads).map_err(errno)?;
         self.partitions.add(partitions)
     }
 
@@ -539,14 +540,14 @@ impl Service {
         target.kick(target.leave(placement.admission, placement.priority, cpu));
         let home = placement.ticket.is_some() || placement.record.is_some();
         if home || !target.slot_pool().is_uncontended() {
-            self.go_on(account, cost, target, home);
+            self.dispatch_more(account, cost, target, home);
         }
     }
 
     /// Counts the end of a request in the partition that queued or recorded it, if `home` is true;
     /// then dispatches further requests.
     #[inline(never)]
-    fn go_on(&self, account: &NodeAccount, cost: Cost, target: &Target, home: bool) {
+    fn dispatch_more(&self, account: &NodeAccount, cost: Cost, target: &Target, home: bool) {
         if let Some(partitions) = self.partitions.of(target.index()) {
             let cpt = home.then(|| cpt::cpt_of(account.home));
             if partitions.ended(cpt, account, cost) {
@@ -575,7 +576,7 @@ impl Service {
             service_ns,
             error,
         };
-        event.tell();
+        event.emit();
     }
 
     /// Dispatches all queued requests without taking slots.
@@ -614,7 +615,7 @@ impl Service {
         self.clients.with(|clients| {
             for client in clients.iter() {
                 if let Some(deadlines) = client.deadlines() {
-                    deadlines.follow();
+                    deadlines.sync();
                 }
             }
         });

@@ -377,8 +377,8 @@ impl Target {
     }
 
     /// Updates the automatic slots from the completed requests in `totals`; returns true if the
-    /// slots were increased. Called about every [`LOOK_MIN`](crate::sched::knee::LOOK_MIN) while
-    /// requests are queued and slots are `auto`.
+    /// slots were increased. Called about every [`SAMPLE_MIN`](crate::sched::knee::SAMPLE_MIN)
+    /// while requests are queued and slots are `auto`.
     pub(crate) fn tune(&self, totals: Totals) -> bool {
         let before = self.limit();
         let active = self.pool().active();
@@ -389,7 +389,7 @@ impl Target {
             true => DeviceLoad::Full,
             false => DeviceLoad::Light,
         };
-        self.knee.lock().look(totals, load);
+        self.knee.lock().sample(totals, load);
         self.follow_slots();
         self.limit() > before
     }

@@ -119,12 +119,12 @@ impl TargetParameters {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        dispatch.follow(values);
+        dispatch.apply(values);
         Ok(dispatch)
     }
 
     /// Applies `values` except the slots, whose change targets must be notified of.
-    pub(crate) fn follow(&self, values: &Values) {
+    pub(crate) fn apply(&self, values: &Values) {
         self.ratio.set(values.ratio.get().into());
         self.stall_ms.set(values.stall_ms.get().into());
         let level = Level::ALL.iter().position(|level| *level == values.level);

@@ -355,7 +355,7 @@ mod life {
     /// Verifies that a timer calls the progress hook for requests of another partition. The slot
     /// was in use when the request arrived, and no other event triggers a dispatch.
     #[test]
-    fn a_timer_has_others_looked_after() -> Result {
+    fn timer_calls_the_progress_hook_for_other_partitions() -> Result {
         let bench = PartitionBench::new(1)?;
         let progress_hook = CallCounter::new(&bench)?;
         let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
@@ -370,7 +370,7 @@ mod life {
         bench.target.slot_pool().put(Priority::Regular);
         other.arm(misc::now());
         let called = progress_hook.wait();
-        bench.partitions.settle();
+        bench.partitions.apply_pending();
         let served = bench.end_submitted(0);
         bench.target.notify_other_partitions(1);
         bench.dispatch.set_progress_hook(None);

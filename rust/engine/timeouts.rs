@@ -50,7 +50,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Creates a history without samples; [`Self::follow`] is to be called before its first use.
+    /// Creates a history without samples; [`Self::sync`] is to be called before its first use.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             times <- new_spinlock_irq!(ServiceTimes::new(), "nrs_service_times"),
@@ -63,16 +63,16 @@ impl History {
 
     /// Copies the terms of `timeouts`. The terms are read under the lock, so that the last caller
     /// has the latest.
-    pub(crate) fn follow(&self, timeouts: &Timeouts) {
+    pub(crate) fn sync(&self, timeouts: &Timeouts) {
         let mut times = self.times.lock();
-        times.follow(&timeouts.terms());
+        times.set_terms(&timeouts.terms());
         self.learn(&mut times, 0, misc::millis());
     }
 
     /// Adds a sample of `service` ms at `now`; takes the lock only for a sample that changes
     /// something.
     #[inline]
-    pub(crate) fn hear(&self, service: u32, now: u64) {
+    pub(crate) fn add_sample(&self, service: u32, now: u64) {
         let known = SampleFilter {
             limit: self.limit.get() as u32,
             until: self.until.get(),
@@ -150,7 +150,7 @@ impl Timeouts {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        timeouts.follow();
+        timeouts.sync();
         Ok(timeouts)
     }
 
@@ -164,13 +164,13 @@ impl Timeouts {
         *self.terms.lock() = *new;
         let counted = new.count_policy_delay == AtCountPolicyDelay::On;
         self.count_policy_delay.set(counted.into());
-        self.follow();
+        self.sync();
     }
 
     /// Updates all histories to the terms.
-    fn follow(&self) {
+    fn sync(&self) {
         for history in &self.histories {
-            history.follow(self);
+            history.sync(self);
         }
     }
 
@@ -178,7 +178,7 @@ impl Timeouts {
     #[inline]
     pub(crate) fn measured(&self, partition: u16, service: u32, now: u64) {
         if let Some(history) = self.histories.get(usize::from(partition)) {
-            history.hear(service, now);
+            history.add_sample(service, now);
         }
     }
 
@@ -190,7 +190,7 @@ impl Timeouts {
         }
         let now = misc::millis();
         for history in &self.histories {
-            history.hear(service, now);
+            history.add_sample(service, now);
         }
     }
 

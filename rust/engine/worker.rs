@@ -35,8 +35,8 @@ use super::{
 };
 use crate::{
     sched::{
-        attr::Priority, knee::LOOK_MIN, partition::slot_pool::PARTITIONS_MAX, ranges::RangeBuilder,
-        service::upkeep, units::NSEC_PER_MSEC,
+        attr::Priority, knee::SAMPLE_MIN, partition::slot_pool::PARTITIONS_MAX,
+        ranges::RangeBuilder, service::upkeep, units::NSEC_PER_MSEC,
     },
     sys::{
         misc, queue,
@@ -240,7 +240,7 @@ impl Worker {
                     delta_ms,
                     took_ns: now.saturating_sub(begun),
                 };
-                event.tell();
+                event.emit();
                 begun = now;
             }
             // Regular requests use most of the slots.
@@ -274,7 +274,7 @@ impl WorkItem for Worker {
     fn run(this: Arc<Self>) {
         let due = this.due.xchg(0, ordering::Relaxed);
         // The overseer runs first, because requests depend on it.
-        let looked = this.overseer.look(due >= OVERSEER);
+        let polled = this.overseer.poll(due >= OVERSEER);
         if due == ALL {
             this.agent.poll();
             this.refresh();
@@ -287,7 +287,7 @@ impl WorkItem for Worker {
                 done
             }
         });
-        if looked.and(done).is_err() {
+        if polled.and(done).is_err() {
             // The next run tries again; until then requests use the default class.
             this.failures.fetch_add(1, ordering::Relaxed);
         }
@@ -368,7 +368,7 @@ impl WithTimer<Ticker> {
         }
         if self.tuner.is_wanted() {
             self.tuner.call();
-            next = next.min(now.saturating_add(LOOK_MIN));
+            next = next.min(now.saturating_add(SAMPLE_MIN));
         }
         self.arm(next);
     }

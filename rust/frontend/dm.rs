@@ -128,7 +128,7 @@ impl DmTarget for DmDevice {
         // The device may have been lost meanwhile.
         if waited && is_failing() {
             client.load().count_refused();
-            client.load().hand_on();
+            client.load().wake_next();
             return bio.time_out();
         }
         if flushes != 0 {
@@ -145,7 +145,7 @@ impl DmTarget for DmDevice {
         let draining = || self.draining.get() != 0;
         let went = self.member.arrive(held, &traits, naming, &who, &draining);
         if waited {
-            client.load().hand_on();
+            client.load().wake_next();
         }
         match went {
             AdmissionOutcome::Passed(mut held) => {
@@ -177,14 +177,14 @@ impl DmTarget for DmDevice {
     #[inline]
     fn ended(&self, account: &mut NodeAccount, cost: Cost, error: i32) {
         if account.flushes != 0 && error == 0 {
-            self.refused_flushes.make_up(account.flushes);
+            self.refused_flushes.repay(account.flushes);
         }
         self.member.ended(account, cost, error);
     }
 
     fn presuspend(&self) {
         self.draining.set(1);
-        self.member.client().load().let_go();
+        self.member.client().load().wake_all();
         self.member.drain();
     }
 

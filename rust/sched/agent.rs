@@ -226,12 +226,12 @@ impl Lease {
 
     /// Extends the lease until it is replaced or [`Self::resume`] is called. Returns the previous
     /// end; `None` if the lease has ended at `now`, ns, and is not extended.
-    pub fn hold(&self, now: u64) -> Option<u64> {
+    pub fn suspend_expiry(&self, now: u64) -> Option<u64> {
         let until = self.until.get();
         (now < until && self.until.replace(until, u64::MAX)).then_some(until)
     }
 
-    /// Sets the end of a lease extended by [`Self::hold`] to `until`, ns.
+    /// Sets the end of a lease extended by [`Self::suspend_expiry`] to `until`, ns.
     pub fn resume(&self, until: u64) {
         self.until.set(until);
     }

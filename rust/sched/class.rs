@@ -89,7 +89,7 @@ pub enum ClassQuota {
 }
 
 impl ClassQuota {
-    const fn is_kept(self) -> bool {
+    const fn is_reserved(self) -> bool {
         matches!(self, Self::Shared | Self::Promised)
     }
 
@@ -320,7 +320,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     }
 
     /// Returns the class with `key`, if it exists, and marks the class as used at `now`.
-    pub fn look(&mut self, key: &K, now: u64) -> Option<ClassId> {
+    pub fn lookup(&mut self, key: &K, now: u64) -> Option<ClassId> {
         let idx = self.find(key)?;
         self.touch(idx, now);
         Some(self.id(idx))
@@ -332,17 +332,17 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         let (count, most) = self.owner_usage(place);
         let room = if count >= most {
             self.after_own(place, now)
-        } else if place.is_kept() && self.len() >= self.max {
+        } else if place.is_reserved() && self.len() >= self.max {
             self.after(now, |_| true)
-        } else if !place.is_kept() && self.len() >= self.max.saturating_sub(self.kept) {
-            self.after(now, |other| !other.is_kept())
+        } else if !place.is_reserved() && self.len() >= self.max.saturating_sub(self.kept) {
+            self.after(now, |other| !other.is_reserved())
         } else {
             ClassRoom::Free
         };
         let limit = limit.min(self.classes.capacity());
         let fed = limit.saturating_sub(self.entry_count() as usize);
         let vacant = self.classes.vacant().saturating_add(fed);
-        let least = if place.is_kept() || self.kept == 0 {
+        let least = if place.is_reserved() || self.kept == 0 {
             0
         } else {
             KEPT_ENTRIES

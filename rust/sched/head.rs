@@ -212,11 +212,11 @@ impl<P, T> PolicyInstance<P, T> {
         }
     }
 
-    fn dequeue<I: Item>(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I>
+    fn dequeue<I: Item>(&mut self, class: ClassId, handle: &I::Handle, now: u64) -> Option<I>
     where
         P: Part<I>,
     {
-        let item = self.part.dequeue(class, place, now)?;
+        let item = self.part.dequeue(class, handle, now)?;
         // INVARIANT: one request left `queued` without dispatch.
         self.queued = self.queued.saturating_sub(1);
         Some(item)
@@ -377,9 +377,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Records attributes of a request with `ticket` from [`Head::classify`] that do not determine
     /// its class.
-    pub fn note(&mut self, ticket: &HeadTicket, attrs: &Attrs, now: u64) {
+    pub fn record_attrs(&mut self, ticket: &HeadTicket, attrs: &Attrs, now: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
-            instance.part.note(ticket.class(), attrs, now);
+            instance.part.record_attrs(ticket.class(), attrs, now);
         }
     }
 
@@ -447,11 +447,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Removes a queued request with `ticket` from [`Head::enqueue`], to move it elsewhere. Returns
     /// `None` if the request is not queued.
-    pub fn dequeue(&mut self, ticket: &HeadTicket, place: &I::Place, now: u64) -> Option<I> {
+    pub fn dequeue(&mut self, ticket: &HeadTicket, handle: &I::Handle, now: u64) -> Option<I> {
         let class = ticket.class();
         let item = self
             .find_mut(ticket.instance())?
-            .dequeue(class, place, now)?;
+            .dequeue(class, handle, now)?;
         // INVARIANT: one fewer is queued.
         self.queued = self.queued.saturating_sub(1);
         Some(item)

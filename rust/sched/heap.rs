@@ -177,7 +177,7 @@ impl<K: Sort> Heap<K> {
     /// Sets the key of `idx`, or adds `idx`; the heap must have memory.
     pub fn set(&mut self, places: &mut Places, key: K, idx: u32) {
         match self.position(places, idx) {
-            Some(position) => self.settle(places, position, HeapEntry { key, idx }),
+            Some(position) => self.sift(places, position, HeapEntry { key, idx }),
             None => self.push(places, key, idx),
         }
     }
@@ -191,7 +191,7 @@ impl<K: Sort> Heap<K> {
             return false;
         };
         if position < self.entries.len() {
-            self.settle(places, position, last);
+            self.sift(places, position, last);
         }
         true
     }
@@ -215,7 +215,7 @@ impl<K: Sort> Heap<K> {
     }
 
     /// Moves the hole at `position` to the final position of `entry`, and fills it.
-    fn settle(&mut self, places: &mut Places, position: usize, entry: HeapEntry<K>) {
+    fn sift(&mut self, places: &mut Places, position: usize, entry: HeapEntry<K>) {
         let position = self.sink(places, position, entry);
         self.rise(places, position, entry);
     }

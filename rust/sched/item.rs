@@ -2,12 +2,12 @@
 
 //! Requests inside policies.
 //!
-//! A queued item is found by its place ([`Place`]). The mark of an item is a number that the policy
-//! stores in it.
+//! A queued item is found by its handle ([`ItemHandle`]). The mark of an item is a number that the
+//! policy stores in it.
 //!
 //! ```text
 //!             register                                          unregister
-//!   anonymous ─────────▶ registered: can be dequeued by place ───────────▶ anonymous: can start
+//!   anonymous ─────────▶ registered: can be dequeued by handle ──────────▶ anonymous: can start
 //! ```
 
 /// Direction of the bulk transfer of a request.
@@ -108,7 +108,7 @@ pub trait Item: Sized {
     type Fifo: Fifo<Item = Self>;
 
     /// Reference by which a queued item is found.
-    type Place: Place;
+    type Handle: ItemHandle;
 
     /// Returns the cost of the request.
     fn cost(&self) -> Cost;
@@ -125,17 +125,17 @@ pub trait Item: Sized {
     /// Stores `mark`.
     fn set_mark(&mut self, mark: u64);
 
-    /// Creates the place by which the item is found while queued. The item must not be dispatched
+    /// Creates the handle by which the item is found while queued. The item must not be dispatched
     /// before [`Item::unregister`].
     #[must_use]
-    fn register(&mut self) -> Self::Place;
+    fn register(&mut self) -> Self::Handle;
 
-    /// Takes back the place that [`Item::register`] created.
-    fn unregister(&mut self, place: Self::Place);
+    /// Takes back the handle that [`Item::register`] created.
+    fn unregister(&mut self, handle: Self::Handle);
 }
 
 /// Reference by which a queued item is found; exists exactly for registered items.
-pub trait Place {
+pub trait ItemHandle {
     /// Returns the mark that the policy stored last.
     fn mark(&self) -> u64;
 }
@@ -154,8 +154,8 @@ pub trait Fifo {
     /// Removes the oldest item.
     fn pop(&mut self) -> Option<Self::Item>;
 
-    /// Removes the item at `place`, O(1); `None` if it is not in this queue.
-    fn remove(&mut self, place: &<Self::Item as Item>::Place) -> Option<Self::Item>;
+    /// Removes the item at `handle`, O(1); `None` if it is not in this queue.
+    fn remove(&mut self, handle: &<Self::Item as Item>::Handle) -> Option<Self::Item>;
 
     /// Returns the oldest item.
     fn front(&self) -> Option<&Self::Item>;

@@ -8,9 +8,9 @@
 //! - Knee: minimum number of slots with which the device has nearly its maximum rate ([`SAME`]).
 //!   With fewer slots the device idles. With more, requests queue in the device, in an order that
 //!   no policy decides.
-//! - Look: one measurement of the rate, over at least [`LOOK_MIN`].
-//! - Standard: looks at the reference rate, which the search must maintain.
-//! - Trial: looks with another number of slots, until the comparison with the standard is
+//! - Sample: one measurement of the rate, over at least [`SAMPLE_MIN`].
+//! - Standard: samples at the reference rate, which the search must maintain.
+//! - Trial: samples with another number of slots, until the comparison with the standard is
 //!   significant.
 //!
 //! ```text
@@ -24,10 +24,10 @@
 //!     └──────────────────── hold ──▶ up after each rest, and then down, less and less often
 //! ```
 //!
-//! A trial of the search is decided after at most [`LOOKS_SEARCH`] looks, whatever their variance,
-//! and then prefers fewer slots. Trials after a rest take up to [`LOOKS_MAX`] looks and have no
-//! preference. The first one down is to half the slots, because the search may have decided on
-//! little evidence. A rest is [`REST`] times as long as the trials up before it.
+//! A trial of the search is decided after at most [`SAMPLES_SEARCH`] samples, whatever their
+//! variance, and then prefers fewer slots. Trials after a rest take up to [`SAMPLES_MAX`] samples
+//! and have no preference. The first one down is to half the slots, because the search may have
+//! decided on little evidence. A rest is [`REST`] times as long as the trials up before it.
 //!
 //! Looks count only while all slots are in use and requests are queued; otherwise the load
 //! determines the rate, and slots do not matter. Looks of a trial up count also without queued
@@ -41,35 +41,35 @@ use crate::sched::{
 /// Initial number of slots.
 pub const START: u32 = 8;
 
-/// Minimum duration of a look, ns, and minimum number of requests that end in it. As many requests
-/// as there are slots must end, too, because requests that end together often arrive together
-/// again. A look does not wait for them longer than [`LOOK_MAX`], ns.
-pub const LOOK_MIN: u64 = 20 * NSEC_PER_MSEC;
-const LOOK_ENDS: u64 = 8;
-const LOOK_MAX: u64 = 200 * NSEC_PER_MSEC;
+/// Minimum duration of a sample, ns, and minimum number of requests that end in it. As many
+/// requests as there are slots must end, too, because requests that end together often arrive
+/// together again. A sample does not wait for them longer than [`SAMPLE_MAX`], ns.
+pub const SAMPLE_MIN: u64 = 20 * NSEC_PER_MSEC;
+const SAMPLE_ENDS: u64 = 8;
+const SAMPLE_MAX: u64 = 200 * NSEC_PER_MSEC;
 
-/// Number of looks of a trial: minimum; minimum of a trial that ends with more slots; maximum in a
-/// search; maximum after a rest.
-const LOOKS_MIN: u64 = 3;
-const LOOKS_UP: u64 = 4;
-const LOOKS_SEARCH: u64 = 12;
-const LOOKS_MAX: u64 = 48;
+/// Number of samples of a trial: minimum; minimum of a trial that ends with more slots; maximum in
+/// a search; maximum after a rest.
+const SAMPLES_MIN: u64 = 3;
+const SAMPLES_UP: u64 = 4;
+const SAMPLES_SEARCH: u64 = 12;
+const SAMPLES_MAX: u64 = 48;
 
-/// Number of looks before the standard is known, and before the rate is judged during a rest.
-const LOOKS_FIRST: u64 = 4;
-const LOOKS_HOLD: u64 = 8;
+/// Number of samples before the standard is known, and before the rate is judged during a rest.
+const SAMPLES_FIRST: u64 = 4;
+const SAMPLES_HOLD: u64 = 8;
 
-/// Maximum number of looks that count in the standard.
-const LOOKS_KEPT: u64 = 40;
+/// Maximum number of samples that count in the standard.
+const SAMPLES_KEPT: u64 = 40;
 
-/// Number of looks of a rest for each look of the trials up before it; minimum number.
+/// Number of samples of a rest for each sample of the trials up before it; minimum number.
 const REST: u64 = 16;
 const REST_MIN: u64 = 48;
 
 /// Maximum number of trials up for one down.
 const UPS_MAX: u32 = 8;
 
-/// Unit of rates as an integer: the rate of the first look of a search, or the rate of the
+/// Unit of rates as an integer: the rate of the first sample of a search, or the rate of the
 /// standard.
 const UNIT: u64 = 4096;
 
@@ -151,14 +151,14 @@ impl Totals {
     }
 }
 
-/// Sums of one rate over some looks, in [`UNIT`]s.
+/// Sums of one rate over some samples, in [`UNIT`]s.
 #[derive(Clone, Copy, Debug)]
 struct RateSums {
     sum: u64,
     squares: u64,
 }
 
-/// Rates of some looks.
+/// Rates of some samples.
 #[derive(Clone, Copy, Debug)]
 struct RateSamples {
     count: u64,
@@ -171,7 +171,7 @@ impl RateSamples {
         rates: [RateSums { sum: 0, squares: 0 }; 3],
     };
 
-    /// Adds a look at `rates`; `units` are the rates that count as one unit.
+    /// Adds a sample at `rates`; `units` are the rates that count as one unit.
     fn add(&mut self, rates: &Rates, units: &Rates) {
         self.count.count(1);
         for (sums, (rate, unit)) in self.rates.iter_mut().zip(rates.iter().zip(units)) {
@@ -182,10 +182,10 @@ impl RateSamples {
         }
     }
 
-    /// Adds other looks; limits the weight of old ones to [`LOOKS_KEPT`].
+    /// Adds other samples; limits the weight of old ones to [`SAMPLES_KEPT`].
     fn merge(&mut self, other: &Self) {
         let count = self.count.saturating_add(other.count);
-        self.count = count.min(LOOKS_KEPT);
+        self.count = count.min(SAMPLES_KEPT);
         for (sums, other) in self.rates.iter_mut().zip(&other.rates) {
             let add = |a: u64, b: u64| per(a.saturating_add(b), count).saturating_mul(self.count);
             *sums = RateSums {
@@ -195,9 +195,9 @@ impl RateSamples {
         }
     }
 
-    /// Returns the ratio of these looks to `standard`, for the rate with the least noise.
+    /// Returns the ratio of these samples to `standard`, for the rate with the least noise.
     fn of(&self, standard: &Self, sure: u64) -> RateRatio {
-        let looks = self.count.saturating_add(standard.count);
+        let samples = self.count.saturating_add(standard.count);
         let ratios = self.rates.iter().zip(&standard.rates).map(|(new, old)| {
             let (mean, level) = (per(new.sum, self.count), per(old.sum, standard.count));
             let part = |rate: u64| per(rate.saturating_mul(UNIT), level);
@@ -205,7 +205,7 @@ impl RateSamples {
                 sums.squares.saturating_sub(mean.saturating_mul(sums.sum))
             };
             let off = off(new, mean).saturating_add(off(old, level));
-            let variance = per(off, looks.saturating_sub(2));
+            let variance = per(off, samples.saturating_sub(2));
             let variance = per(variance, self.count).saturating_add(per(variance, standard.count));
             RateRatio {
                 part: part(mean),
@@ -255,7 +255,7 @@ pub struct SearchState {
     pub bytes: u64,
 }
 
-/// Load of a device since the last look.
+/// Load of a device since the last sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceLoad {
     /// At times no request was queued, or slots were free.
@@ -289,21 +289,21 @@ pub struct Knee {
     /// Number of slots that achieves the standard.
     good: u32,
     phase: KneePhase,
-    /// Rates that count as one [`UNIT`]; 0: no look yet.
+    /// Rates that count as one [`UNIT`]; 0: no sample yet.
     units: Rates,
     standard: RateSamples,
     /// Number of slots with which the standard was measured.
     standard_slots: u32,
-    looks: RateSamples,
-    /// True if requests were queued during all looks.
+    samples: RateSamples,
+    /// True if requests were queued during all samples.
     whole: bool,
-    /// Totals at the end of the last look.
+    /// Totals at the end of the last sample.
     last: Option<Totals>,
-    /// Number of requests that still have to end before looks count, after a change of the slots.
+    /// Number of requests that still have to end before samples count, after a change of the slots.
     stale: u64,
-    /// Number of looks until the next trial.
+    /// Number of samples until the next trial.
     rest: u64,
-    /// Number of looks of trials up since the last rest.
+    /// Number of samples of trials up since the last rest.
     tried: u64,
     /// Number of trials up before the next one down.
     ups: u32,
@@ -325,7 +325,7 @@ impl Knee {
             units: [0; 3],
             standard: RateSamples::NONE,
             standard_slots: slots,
-            looks: RateSamples::NONE,
+            samples: RateSamples::NONE,
             whole: true,
             last: None,
             stale: 0,
@@ -393,8 +393,8 @@ impl Knee {
     }
 
     /// Records the totals and the load since the last call. The caller calls about every
-    /// [`LOOK_MIN`] while requests are queued.
-    pub fn look(&mut self, totals: Totals, load: DeviceLoad) {
+    /// [`SAMPLE_MIN`] while requests are queued.
+    pub fn sample(&mut self, totals: Totals, load: DeviceLoad) {
         let counts =
             load == DeviceLoad::Full || load == DeviceLoad::Light && self.phase == KneePhase::Up;
         let last = match self.last.filter(|_| counts) {
@@ -402,11 +402,11 @@ impl Knee {
             None => {
                 self.last = Some(totals);
                 if load == DeviceLoad::Light {
-                    self.looks = RateSamples::NONE;
+                    self.samples = RateSamples::NONE;
                     match self.phase {
                         // The next requests may be of another kind.
                         KneePhase::Start => self.units = [0; 3],
-                        KneePhase::Down(_) => self.hold(),
+                        KneePhase::Down(_) => self.start_rest(),
                         _ => {}
                     }
                 }
@@ -425,8 +425,8 @@ impl Knee {
             return;
         }
         let ns = totals.now.saturating_sub(last.now);
-        let ends = LOOK_ENDS.max(self.slots.into());
-        if ns < LOOK_MAX && (ns < LOOK_MIN || ended < ends) {
+        let ends = SAMPLE_ENDS.max(self.slots.into());
+        if ns < SAMPLE_MAX && (ns < SAMPLE_MIN || ended < ends) {
             return;
         }
         let rates = totals.rates_since(&last);
@@ -439,7 +439,7 @@ impl Knee {
         if self.stale > 0 || self.units == [0; 3] {
             return;
         }
-        self.looks.add(&rates, &self.units);
+        self.samples.add(&rates, &self.units);
         if self.phase == KneePhase::Up {
             self.tried.count(1);
         }
@@ -453,7 +453,7 @@ impl Knee {
     /// Continues with `slots` in `phase`.
     fn go(&mut self, slots: u32, phase: KneePhase) {
         self.phase = phase;
-        self.looks = RateSamples::NONE;
+        self.samples = RateSamples::NONE;
         self.whole = true;
         if slots != self.slots {
             let change = self.slots.abs_diff(slots);
@@ -471,7 +471,7 @@ impl Knee {
         self.go(self.good, KneePhase::Start);
     }
 
-    fn hold(&mut self) {
+    fn start_rest(&mut self) {
         self.rest = REST_MIN;
         if self.is_searching() {
             self.next_ups = 1;
@@ -495,7 +495,7 @@ impl Knee {
             return self.try_down(0);
         }
         if self.ups > 0 {
-            return self.hold();
+            return self.start_rest();
         }
         let first = self.next_ups == 1;
         self.ups = self.next_ups;
@@ -512,7 +512,7 @@ impl Knee {
 
     fn try_down(&mut self, step: usize) {
         match self.good {
-            1 => self.hold(),
+            1 => self.start_rest(),
             _ => self.go(self.below(step), KneePhase::Down(step)),
         }
     }
@@ -523,30 +523,30 @@ impl Knee {
         self.tried = 0;
     }
 
-    /// Replaces the standard by the current looks.
+    /// Replaces the standard by the current samples.
     fn set_standard(&mut self) {
-        self.standard = self.looks;
+        self.standard = self.samples;
         self.standard_slots = self.slots;
     }
 
     fn judge(&mut self) {
         let searching = self.is_searching();
         let (longest, sure) = if searching {
-            (LOOKS_SEARCH, SURE_SEARCH)
+            (SAMPLES_SEARCH, SURE_SEARCH)
         } else {
-            (LOOKS_MAX, SURE)
+            (SAMPLES_MAX, SURE)
         };
-        let count = self.looks.count;
+        let count = self.samples.count;
         let is_long = count >= longest;
-        let ratio = self.looks.of(&self.standard, sure);
+        let ratio = self.samples.of(&self.standard, sure);
         match self.phase {
-            KneePhase::Start if count >= LOOKS_FIRST => {
+            KneePhase::Start if count >= SAMPLES_FIRST => {
                 self.set_standard();
                 self.try_up();
             }
-            KneePhase::Hold if count >= LOOKS_HOLD => self.rest_on(ratio),
-            KneePhase::Up if count >= LOOKS_MIN => {
-                let is_sure = count >= LOOKS_UP && ratio.is_above(HIGHER);
+            KneePhase::Hold if count >= SAMPLES_HOLD => self.rest_on(ratio),
+            KneePhase::Up if count >= SAMPLES_MIN => {
+                let is_sure = count >= SAMPLES_UP && ratio.is_above(HIGHER);
                 if self.whole && ratio.is_below(1000 - CHANGE) {
                     self.start();
                 } else if is_sure || is_long && ratio.exceeds(HIGHER, 0) && ratio.is_above(1000) {
@@ -556,13 +556,13 @@ impl Knee {
                     self.try_up();
                 } else if ratio.is_below(HIGHER) || is_long {
                     if !self.whole {
-                        return self.hold();
+                        return self.start_rest();
                     }
-                    self.standard.merge(&self.looks);
+                    self.standard.merge(&self.samples);
                     self.after_up();
                 }
             }
-            KneePhase::Down(step) if count >= LOOKS_MIN => {
+            KneePhase::Down(step) if count >= SAMPLES_MIN => {
                 let margin = if searching { ratio.noise / 2 } else { 0 };
                 let is_same = is_long && ratio.exceeds(SAME, margin);
                 if ratio.is_above(1000 + CHANGE) {
@@ -576,7 +576,7 @@ impl Knee {
                         (step.saturating_add(1)..=FINEST).find(|step| self.below(*step) != tried);
                     match next {
                         Some(step) => self.try_down(step),
-                        None => self.hold(),
+                        None => self.start_rest(),
                     }
                 }
             }
@@ -584,19 +584,19 @@ impl Knee {
         }
     }
 
-    /// Evaluates the looks during a rest.
+    /// Evaluates the samples during a rest.
     fn rest_on(&mut self, ratio: RateRatio) {
         let off = ratio.part.abs_diff(UNIT);
         if off > UNIT.saturating_mul(CHANGE) / 1000 && off > ratio.noise.saturating_mul(2) {
             return self.start();
         }
         if self.standard_slots == self.slots {
-            self.standard.merge(&self.looks);
+            self.standard.merge(&self.samples);
         } else {
             self.set_standard();
         }
-        self.rest = self.rest.saturating_sub(self.looks.count);
-        self.looks = RateSamples::NONE;
+        self.rest = self.rest.saturating_sub(self.samples.count);
+        self.samples = RateSamples::NONE;
         if self.rest == 0 {
             self.ups = self.ups.saturating_sub(1);
             self.try_up();

@@ -126,7 +126,7 @@ pub enum OrderAction<I: Item> {
         /// Record of the request.
         id: RecordId,
         /// Place of the queued request.
-        place: I::Place,
+        handle: I::Handle,
         /// Ticket of the queued request.
         ticket: HeadTicket,
         /// Attributes passed to [`Order::block`] or [`Order::queued`].
@@ -139,7 +139,7 @@ pub enum OrderAction<I: Item> {
         /// Record of the request.
         id: RecordId,
         /// Place of the queued request.
-        place: I::Place,
+        handle: I::Handle,
         /// Ticket of the queued request.
         ticket: HeadTicket,
         /// Head that contains the request.
@@ -252,7 +252,7 @@ impl<I: Item> Order<I> {
             high,
             forced: Forced::No,
         };
-        let free = self.settle(idx, urgency);
+        let free = self.find_predecessor(idx, urgency);
         match self.records.handle(idx) {
             Some(id) if free => OrderOutcome::Free(id),
             Some(id) => OrderOutcome::Blocked(id),
@@ -297,12 +297,12 @@ impl<I: Item> Order<I> {
         self.overflow_forced = self.overflow.len();
     }
 
-    /// Records that the request was queued in the head of `priority` with `ticket`, at `place`.
+    /// Records that the request was queued in the head of `priority` with `ticket`, at `handle`.
     /// Calls `attrs` if the request may have to be moved.
     pub fn queued(
         &mut self,
         id: RecordId,
-        place: I::Place,
+        handle: I::Handle,
         ticket: HeadTicket,
         priority: Priority,
         attrs: impl FnOnce() -> Attrs,
@@ -312,18 +312,18 @@ impl<I: Item> Order<I> {
                 record.attrs = Some(attrs());
             }
             record.state = OrderState::Queued {
-                place,
+                handle,
                 ticket,
                 priority,
             };
         }
     }
 
-    /// Records that the request is dispatched; returns the place of the request if it was queued.
-    pub fn running(&mut self, id: RecordId) -> Option<I::Place> {
+    /// Records that the request is dispatched; returns the handle of the request if it was queued.
+    pub fn running(&mut self, id: RecordId) -> Option<I::Handle> {
         let record = self.records.get_mut(id)?;
         match core::mem::replace(&mut record.state, OrderState::Running) {
-            OrderState::Queued { place, .. } => Some(place),
+            OrderState::Queued { handle, .. } => Some(handle),
             _ => None,
         }
     }

@@ -176,7 +176,7 @@ impl Owners {
     }
 
     /// Returns the index of the item with this text, or the index at which it belongs.
-    fn place(&self, text: &[u8]) -> core::result::Result<usize, usize> {
+    fn search(&self, text: &[u8]) -> core::result::Result<usize, usize> {
         let (exact, patterns) = self
             .items
             .as_slice()
@@ -193,7 +193,7 @@ impl Owners {
 
     fn set(&mut self, text: NameText, ids: OwnerIds) -> Result {
         let path = CgroupPath::parse(text.as_bytes()).ok_or(Error::invalid(cgroup::EXPECTED))?;
-        let at = match self.place(text.as_bytes()) {
+        let at = match self.search(text.as_bytes()) {
             Ok(at) => {
                 if let Some(item) = self.items.as_mut_slice().get_mut(at) {
                     item.ids = ids;
@@ -215,7 +215,7 @@ impl Owners {
 
     fn remove(&mut self, text: &[u8]) -> Result {
         let gone = Error::new(Code::NoEntry, "owner to remove does not exist");
-        let at = self.place(text).map_err(|_| gone)?;
+        let at = self.search(text).map_err(|_| gone)?;
         // INVARIANT: later items move by one position, so the order stays.
         self.items.remove(at);
         if !glob::is_pattern(text) {

@@ -397,7 +397,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     }
 
     /// Publishes the mark of the partition to other CPUs, if the mark has changed.
-    pub(super) fn tell(&mut self, env: &mut impl Env<I, T>, now: u64) {
+    pub(super) fn publish_mark(&mut self, env: &mut impl Env<I, T>, now: u64) {
         let mut mark = PartitionMark::default();
         if self.regular.head.queued() > 0 {
             mark.waiting = true;
@@ -425,7 +425,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     pub fn reconsider(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.regular.end_throttle(now);
         self.high.end_throttle(now);
-        self.tell(env, now);
+        self.publish_mark(env, now);
     }
 
     /// Returns the tag of instance `id` of the head of `priority`; if `id` is `None`, of the

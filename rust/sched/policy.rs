@@ -10,8 +10,8 @@
 //! - `State`: the state of the policy on one head ([`Part`], `&mut` under the partition's lock),
 //! - `Shared`: state that its parts share, `&self`,
 //! - `Update`: data passed to running parts,
-//! - `Kept`: state that a service keeps for the policy beside values, and parameters that are texts
-//!   ([`Keep`]),
+//! - `PolicyData`: state that a service keeps for the policy beside values, and parameters that are
+//!   texts ([`Keep`]),
 //! - `Overseer`: periodic work over all of its parts ([`Oversee`]).
 //!
 //! The last four and `Counts` may be [`Nothing`]. A change of configuration starts new parts and
@@ -243,14 +243,14 @@ pub trait Part<I: Item> {
     /// is to be created in its place.
     fn is_live(&self, class: ClassId) -> bool;
 
-    /// Returns the time for which a cached class may be used without [`Part::note`], ns; `None`
-    /// means without limit.
-    fn note_interval(&self) -> Option<u64> {
+    /// Returns the time for which a cached class may be used without [`Part::record_attrs`], ns;
+    /// `None` means without limit.
+    fn record_interval(&self) -> Option<u64> {
         None
     }
 
     /// Records attributes of a request of `class` that do not determine its class.
-    fn note(&mut self, _class: ClassId, _attrs: &Attrs, _now: u64) {}
+    fn record_attrs(&mut self, _class: ClassId, _attrs: &Attrs, _now: u64) {}
 
     /// Appends `item` to `class`. Returns the item if the part declines it; the fallback then
     /// queues it.
@@ -258,7 +258,7 @@ pub trait Part<I: Item> {
 
     /// Removes a request queued in `class` that is handled elsewhere; the request is not charged.
     /// Returns `None` if the request is not queued here.
-    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I>;
+    fn dequeue(&mut self, class: ClassId, handle: &I::Handle, now: u64) -> Option<I>;
 
     /// Selects the request to dispatch next, and removes it from the queue.
     fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)>;

@@ -41,7 +41,7 @@ use super::{
     parameters::Values,
     policy::{
         control::{self, ByHead, OverseerContext, Parameters, RefusalReason},
-        AnyOverseer, AnyPart, Config, Kept, Kind, Part, ROWS,
+        AnyOverseer, AnyPart, Config, Kind, Part, PoliciesData, ROWS,
     },
 };
 
@@ -179,8 +179,8 @@ impl<S: ServiceHost> control::Host for S {
         self.settings(|settings| settings.parameters().clone())
     }
 
-    fn note(&self, f: impl FnOnce(&mut Kept)) {
-        self.settings(|settings| settings.note(f));
+    fn update_policy_data(&self, f: impl FnOnce(&mut PoliciesData)) {
+        self.settings(|settings| settings.update_policy_data(f));
     }
 
     fn change(

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn no_slot_is_lost_and_one_is_kept() {
+    fn every_slot_is_usable_and_one_is_reserved() {
         for slots in 1..=7 {
             for hp in [false, true] {
                 let limits = limits(slots, hp, 10);

@@ -111,7 +111,7 @@ pub(crate) type Waker = Subscription<raw::nrs_framework_ops>;
 
 impl Callbacks {
     /// Passes `record`, which is complete, to the server's callback. May sleep.
-    pub(crate) fn tell(&self, kind: u16, record: &[u8]) {
+    pub(crate) fn notify(&self, kind: u16, record: &[u8]) {
         let (ops, context, record) = (self.ops(), self.context, record.as_ptr());
         // SAFETY: By the type invariant the callbacks may be called; a complete record of this kind
         // is valid during the call.
@@ -213,7 +213,7 @@ pub(crate) struct ItemMemory<S>(NonNull<FrameworkItem<S>>);
 
 impl<S: Default + 'static> ItemMemory<S> {
     const OPS: &'static Ops = &Ops {
-        hold: |_| {},
+        prepare_queued: |_| {},
         // The framework takes its requests out itself.
         submit: |_| bug!(),
         count_end: |_| bug!(),

@@ -289,20 +289,20 @@ impl<F: TableFile> FileDirectory<F> {
     }
 }
 
-/// Passes the `len` bytes at `buf` in user memory to `obey` and advances `pos`.
+/// Passes the `len` bytes at `buf` in user memory to `execute` and advances `pos`.
 ///
 /// # Errors
 ///
 /// - `E2BIG`: more than `most` bytes.
 /// - `EINVAL`: `pos` is not 0, or the text is not UTF-8.
 /// - `EFAULT`: `buf` cannot be read.
-/// - The errno of `obey`.
+/// - The errno of `execute`.
 fn command(
     buf: *mut c_void,
     len: usize,
     most: usize,
     pos: &mut bindings::loff_t,
-    obey: impl FnOnce(&str) -> Result,
+    execute: impl FnOnce(&str) -> Result,
 ) -> Result<usize> {
     if *pos != 0 {
         return Err(EINVAL);
@@ -313,7 +313,7 @@ fn command(
     let mut bytes = KVVec::new();
     UserSlice::new(UserPtr::from_ptr(buf), len).read_all(&mut bytes, GFP_KERNEL)?;
     let text = core::str::from_utf8(&bytes).map_err(|_| EINVAL)?;
-    obey(text.strip_suffix('\n').unwrap_or(text))?;
+    execute(text.strip_suffix('\n').unwrap_or(text))?;
     *pos = bindings::loff_t::try_from(len).map_err(|_| E2BIG)?;
     Ok(len)
 }

@@ -53,7 +53,7 @@ impl Disk {
     /// Sends a change uevent of the disk with three variables `NAME=value`. With `hangs`, the
     /// uevent also tells the udev rules of device-mapper not to read the disk, by the names that
     /// lvm2 uses before and since 2.03.22. May sleep.
-    pub(crate) fn tell(&self, [first, second, third]: [&CStr; 3], hangs: bool) {
+    pub(crate) fn send_uevent(&self, [first, second, third]: [&CStr; 3], hangs: bool) {
         let unread = |name: &'static CStr| match hangs {
             true => name.as_char_ptr().cast_mut(),
             false => ptr::null_mut(),

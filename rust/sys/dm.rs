@@ -166,7 +166,7 @@ struct TargetInstance<T: DmTarget> {
 
 impl<T: DmTarget> TargetInstance<T> {
     const OPS: &'static Ops = &Ops {
-        hold: Self::hold,
+        prepare_queued: Self::prepare_queued,
         submit: Self::submit,
         count_end: Self::count_end,
         end: Self::end,
@@ -187,8 +187,8 @@ impl<T: DmTarget> TargetInstance<T> {
     ///
     /// # Safety
     ///
-    /// As required by [`Ops::hold`].
-    unsafe fn hold(node: NonNull<Node>) {
+    /// As required by [`Ops::prepare_queued`].
+    unsafe fn prepare_queued(node: NonNull<Node>) {
         const NOWAIT: u32 = 1 << bindings::req_flag_bits___REQ_NOWAIT;
         const POLLED: u32 = 1 << bindings::req_flag_bits___REQ_POLLED;
         // SAFETY: The node is in a per-bio area, and the module owns the bio while it is held.

@@ -7,7 +7,7 @@
 //! - *Node*: the part of a front-end's per-request memory that the core and the policies use.
 //! - *Held*: the unique owner of a node between arrival and submission.
 //! - *Ops*: functions that pass a request back to its front-end.
-//! - *Place*: a handle to find a registered request in its queue ([`NodePlace`]).
+//! - *Handle*: a reference to find a registered request in its queue ([`NodeHandle`]).
 //!
 //! ```text
 //!   front-end memory          Held::new             queue, policy, target list
@@ -21,11 +21,11 @@
 //! Nothing here allocates: a queue is a list through the nodes, so a queued request needs no memory
 //! beyond that of its front-end.
 //!
-//! # Validity of places
+//! # Validity of handles
 //!
-//! A [`NodePlace`] exists exactly while its node is registered. A registered node is never passed
+//! A [`NodeHandle`] exists exactly while its node is registered. A registered node is never passed
 //! back to its front-end: the attempt leaks the request, with a warning. Therefore the node of a
-//! place is always valid. The node contains the number of its queue, which is unique among all
+//! handle is always valid. The node contains the number of its queue, which is unique among all
 //! queues.
 
 use core::{
@@ -55,20 +55,20 @@ pub(crate) struct Ops {
     /// # Safety
     ///
     /// The node is initialised, not shared, and belongs to the front-end of these ops.
-    pub(crate) hold: unsafe fn(NonNull<Node>),
+    pub(crate) prepare_queued: unsafe fn(NonNull<Node>),
 
     /// Submits the request to its device; the node may be freed when this returns.
     ///
     /// # Safety
     ///
-    /// As for `hold`; called once per node, in a context that may sleep.
+    /// As for `prepare_queued`; called once per node, in a context that may sleep.
     pub(crate) submit: unsafe fn(NonNull<Node>),
 
     /// Counts the end of the request, which has been submitted and has completed.
     ///
     /// # Safety
     ///
-    /// As for `hold`; called once per node.
+    /// As for `prepare_queued`; called once per node.
     pub(crate) count_end: unsafe fn(NonNull<Node>),
 
     /// Ends the request, whose end was counted; the node may be freed when this returns.
@@ -144,13 +144,13 @@ struct OwnedPart {
     account: NodeAccount,
 }
 
-/// Part of a node that a [`NodePlace`] accesses as well.
+/// Part of a node that a [`NodeHandle`] accesses as well.
 struct PlaceTag {
     /// Value recorded by the policy.
     mark: Hint,
     /// Number of the node's queue, if the node was registered when it was queued; else 0.
     queue: Hint,
-    /// 1 if a place for the node exists.
+    /// 1 if a handle for the node exists.
     registered: Hint,
 }
 
@@ -158,7 +158,7 @@ struct PlaceTag {
 ///
 /// # Invariants
 ///
-/// While a [`Held`] for it exists, no other code accesses the body. While a [`NodePlace`] for it
+/// While a [`Held`] for it exists, no other code accesses the body. While a [`NodeHandle`] for it
 /// exists, the node is registered and valid.
 #[repr(C)]
 pub(crate) struct Node {
@@ -293,7 +293,7 @@ impl Held {
         ptr::eq(self.node().ops, ops)
     }
 
-    /// Returns true if a place for the node exists.
+    /// Returns true if a handle for the node exists.
     fn is_registered(&self) -> bool {
         self.tag().registered.get() != 0
     }
@@ -310,11 +310,11 @@ impl Held {
 
     /// Prepares the request for submission by another task; the request is held from `now`,
     /// monotonic ns.
-    pub(crate) fn hold(&mut self, now: u64) {
+    pub(crate) fn prepare_queued(&mut self, now: u64) {
         self.node_mut().arrival = now;
-        let hold = self.node().ops.hold;
+        let prepare_queued = self.node().ops.prepare_queued;
         // SAFETY: By the type invariant the node is initialised and owned by `self`.
-        unsafe { hold(self.0) }
+        unsafe { prepare_queued(self.0) }
     }
 
     /// Submits the request to its device. May sleep.
@@ -324,7 +324,7 @@ impl Held {
             return;
         };
         // SAFETY: By the type invariant the node is initialised and was owned by `self`, which is
-        // consumed, so this happens once. No place could find the node later.
+        // consumed, so this happens once. No handle could find the node later.
         unsafe { submit(node) }
     }
 
@@ -357,29 +357,29 @@ impl Drop for Held {
 ///
 /// # Invariants
 ///
-/// The pointer is valid and its node registered; no other place has the pointer.
-#[must_use = "a request without its place is never dispatched"]
-pub(crate) struct NodePlace(NonNull<Node>);
+/// The pointer is valid and its node registered; no other handle has the pointer.
+#[must_use = "a request without its handle is never dispatched"]
+pub(crate) struct NodeHandle(NonNull<Node>);
 
-// SAFETY: A place gives access only to the tag, which is shared by means of atomics.
-unsafe impl Send for NodePlace {}
+// SAFETY: A handle gives access only to the tag, which is shared by means of atomics.
+unsafe impl Send for NodeHandle {}
 // SAFETY: As above.
-unsafe impl Sync for NodePlace {}
+unsafe impl Sync for NodeHandle {}
 
-impl NodePlace {
+impl NodeHandle {
     fn tag(&self) -> &PlaceTag {
         // SAFETY: By the type invariant the pointer is valid; all users of the tag share it.
         unsafe { &(*self.0.as_ptr()).tag }
     }
 }
 
-impl item::Place for NodePlace {
+impl item::ItemHandle for NodeHandle {
     fn mark(&self) -> u64 {
         self.tag().mark.get()
     }
 }
 
-impl Drop for NodePlace {
+impl Drop for NodeHandle {
     fn drop(&mut self) {
         // The node stays registered, so the request can never be dispatched: a warning is required.
         bug!();
@@ -403,7 +403,7 @@ impl Scheduled for Held {
 
 impl Item for Held {
     type Fifo = NodeFifo;
-    type Place = NodePlace;
+    type Handle = NodeHandle;
 
     fn cost(&self) -> Cost {
         self.node().cost
@@ -425,22 +425,22 @@ impl Item for Held {
         self.tag().mark.set(mark);
     }
 
-    fn register(&mut self) -> NodePlace {
-        // A second place would be a bug. The node is then never passed back, so both places stay
+    fn register(&mut self) -> NodeHandle {
+        // A second handle would be a bug. The node is then never passed back, so both handles stay
         // valid.
         bug!(self.is_registered());
         self.tag().registered.set(1);
         // INVARIANT: The node is registered and owned by `self`, so it stays valid while it is
         // registered.
-        NodePlace(self.0)
+        NodeHandle(self.0)
     }
 
-    fn unregister(&mut self, place: NodePlace) {
-        let same = place.0 == self.0;
+    fn unregister(&mut self, handle: NodeHandle) {
+        let same = handle.0 == self.0;
         bug!(!same);
-        core::mem::forget(place);
+        core::mem::forget(handle);
         if same {
-            // The place no longer exists.
+            // The handle no longer exists.
             self.tag().registered.set(0);
         }
     }

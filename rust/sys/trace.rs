@@ -219,7 +219,7 @@ macro_rules! event {
             /// Emits the event.
             #[cold]
             #[inline(never)]
-            pub(crate) fn tell(&self) {
+            pub(crate) fn emit(&self) {
                 let _event = raw::$raw {
                     $($field: self.$field.raw(),)+
                 };

@@ -184,13 +184,13 @@ impl Deadlines {
             })),
             GFP_KERNEL_ACCOUNT,
         )?;
-        deadlines.follow();
+        deadlines.sync();
         Ok(deadlines)
     }
 
     /// Updates the client to the terms of its service.
-    pub(crate) fn follow(self: &WithTimer<Self>) {
-        self.history.follow(&self.timeouts);
+    pub(crate) fn sync(self: &WithTimer<Self>) {
+        self.history.sync(&self.timeouts);
         if self.in_flight().count != 0 {
             // The new terms may change the time of the loss, or prevent the loss.
             self.arm_for(misc::millis());
@@ -336,7 +336,7 @@ impl Deadlines {
         }
         let service = submitted.elapsed(now).saturating_add(account.waited).max(1);
         self.timeouts.measured(cpt_of(account.home), service, now);
-        self.history.hear(service, now);
+        self.history.add_sample(service, now);
     }
 
     /// Removes a request from the given-up requests, if it is one. The request was `submitted` and

@@ -106,7 +106,7 @@ impl ClientLoad {
 
     /// Blocks a submitter that may sleep while the client has used up its credits, unless `go_on`
     /// returns true. Submitters that other tasks may depend on are only counted. Returns true if
-    /// the submitter was blocked; it must call [`Self::hand_on`] after its request has arrived.
+    /// the submitter was blocked; it must call [`Self::wake_next`] after its request has arrived.
     #[inline]
     #[must_use]
     pub(crate) fn hold_back(&self, go_on: impl Fn() -> bool) -> bool {
@@ -128,7 +128,7 @@ impl ClientLoad {
     /// Wakes the next blocked submitter if credits are left. Only a request that was queued wakes
     /// one when it is dispatched; the request of the woken submitter may have bypassed the queue.
     #[cold]
-    pub(crate) fn hand_on(&self) {
+    pub(crate) fn wake_next(&self) {
         if let Some(submitters) = &self.submitters {
             if submitters.queue.is_busy() && !submitters.concurrency.is_full(self.held()) {
                 submitters.concurrency.call(&submitters.queue, false);
@@ -137,7 +137,7 @@ impl ClientLoad {
     }
 
     /// Wakes all blocked submitters.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn wake_all(&self) {
         if let Some(submitters) = &self.submitters {
             submitters.concurrency.call(&submitters.queue, true);
         }

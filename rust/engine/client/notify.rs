@@ -122,7 +122,7 @@ impl ClientNotifier {
     }
 
     /// Reports one change.
-    fn say(&self, disk: Option<&Disk>, lost: bool) {
+    fn send_event(&self, disk: Option<&Disk>, lost: bool) {
         let (client, service) = (&*self.client, &*self.service);
         if misc::may_print() {
             if lost {
@@ -143,7 +143,7 @@ impl ClientNotifier {
             ])
         };
         if let (Some(disk), Ok([event, client, service])) = (disk, words()) {
-            disk.tell([&event, &client, &service], lost);
+            disk.send_uevent([&event, &client, &service], lost);
         }
     }
 }
@@ -169,7 +169,7 @@ impl WorkItem for ClientNotifier {
             }
             let lost = context.reported & 1 == 0;
             context.reported = context.reported.wrapping_add(1);
-            misc::without_io(|| this.say(context.disk.as_ref(), lost));
+            misc::without_io(|| this.send_event(context.disk.as_ref(), lost));
         }
     }
 }

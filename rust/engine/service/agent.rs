@@ -85,7 +85,7 @@ impl Binding {
             terms: reading.terms(),
         };
         let written = write(&head, self.last.changes(instance, &reading, all))?;
-        self.last.note(instance, reading);
+        self.last.record(instance, reading);
         Ok(written)
     }
 }

@@ -95,7 +95,7 @@ impl ServiceHost for Service {
         let upkeep = values.policies.upkeep();
         self.ticker.set_delta(upkeep.delta_ms);
         self.ticker.worker().set_by_shares(upkeep.by_shares);
-        self.dispatch.follow(&values.service);
+        self.dispatch.apply(&values.service);
         let enforced = values.service.enforce_credits == EnforceCredits::On;
         self.concurrency.enforce(enforced);
         // Wakes all that wait for records.
@@ -142,7 +142,7 @@ impl Service {
                     argument: trace::EventText::of(new.as_ref().and_then(Config::argument)),
                     high: priority,
                 };
-                event.tell();
+                event.emit();
             }
         }
     }

@@ -67,7 +67,7 @@ mod life {
     /// Verifies that requests forced for a successor observe the limit of forced requests: half the
     /// number of slots.
     #[test]
-    fn what_is_forced_for_others_takes_turns() -> Result {
+    fn forced_predecessors_observe_the_limit_of_forced_requests() -> Result {
         let bench = PartitionBench::new(4)?;
         for name in 0..4 {
             bench.write(name, 100 + name, Priority::Regular, false)?;

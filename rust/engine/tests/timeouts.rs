@@ -143,7 +143,7 @@ mod tests {
         let now = misc::millis();
         bench.timeouts.measured(0, 90_000, now);
         let history = bench.deadlines()?.history();
-        history.hear(60_000, now);
+        history.add_sample(60_000, now);
         assert_eq!(history.outlook(now).timeout, 60_000);
         // The history covers 600 s.
         assert_eq!(history.outlook(now + 400_000).timeout, 60_000);
@@ -163,8 +163,8 @@ mod tests {
             terms.history = AtHistory::parse("4")?;
             Ok(())
         })?;
-        deadlines.follow();
-        deadlines.history().hear(60_000, misc::millis());
+        deadlines.sync();
+        deadlines.history().add_sample(60_000, misc::millis());
         let quick = bench.send()?;
         deadlines.leave(&quick);
         assert!(!deadlines.is_asleep());
@@ -219,7 +219,7 @@ mod tests {
     fn without_deadlines_nothing_is_looked_at() -> Result {
         let bench = ClientBench::new()?;
         change(&bench.timeouts, off)?;
-        bench.deadlines()?.follow();
+        bench.deadlines()?.sync();
         let account = bench.send()?;
         assert!(account.submitted.is_none());
         assert!(bench.deadlines()?.is_asleep());
@@ -229,7 +229,7 @@ mod tests {
             terms.fixed = ObdTimeout::parse("7")?;
             Ok(())
         })?;
-        bench.deadlines()?.follow();
+        bench.deadlines()?.sync();
         let account = bench.send()?;
         assert!(!account.submitted.is_none() && !bench.deadlines()?.is_asleep());
         bench.deadlines()?.leave(&account);
@@ -389,16 +389,16 @@ mod tests {
             Ok(())
         };
         change(&bench.timeouts, |terms| initial(terms, "3600"))?;
-        deadlines.follow();
+        deadlines.sync();
         let sent = bench.send()?;
         fsleep(Delta::from_millis(1_200));
         assert!(!deadlines.is_lost());
         change(&bench.timeouts, |terms| initial(terms, "1"))?;
-        deadlines.follow();
+        deadlines.sync();
         assert!(wait_for(|| deadlines.is_lost()));
         // Without timeouts no client is lost.
         change(&bench.timeouts, off)?;
-        deadlines.follow();
+        deadlines.sync();
         assert!(wait_for(|| !deadlines.is_lost()));
         deadlines.leave(&sent);
         assert!(wait_for(|| deadlines.is_asleep()));

@@ -92,7 +92,7 @@ impl WorkItem for ServerReader {
                 break;
             };
             let mut room = [0; wire::Released::SIZE];
-            this.callbacks.tell(item.kind(), item.encode(&mut room));
+            this.callbacks.notify(item.kind(), item.encode(&mut room));
             misc::cond_resched();
         }
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn stated_fields_are_decoded() {
         let mut request = wire::Request::new(1);
         request.header.flags = wire::REQUEST_HIGH | wire::REQUEST_CHARGE;
         (request.length, request.charge, request.job_size) = (10, 8192, 12);

@@ -122,7 +122,7 @@ const PASSED: u64 = u64::MAX;
 
 impl TimerCallback for SessionState {
     fn expired(session: &Session) {
-        if session.look(misc::now()) {
+        if session.check_deadlines(misc::now()) {
             session.remainder.call();
         }
     }
@@ -415,11 +415,11 @@ impl Session {
 
     /// Checks deadlines and ends leases that have expired at `now` (ns), as many as one lock hold
     /// may; returns true if more is due. Any context.
-    pub(crate) fn look(&self, now: u64) -> bool {
+    pub(crate) fn check_deadlines(&self, now: u64) -> bool {
         let terms = self.service.timeouts().terms();
         let (found, over, more) = {
             let mut inner = self.inner.lock();
-            let found = inner.look(&terms);
+            let found = inner.process_watches(&terms);
             let over = inner.end_leases(now);
             inner.armed = DueTimes::NEVER;
             inner.rest = misc::now().saturating_add(REST);

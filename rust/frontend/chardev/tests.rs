@@ -229,7 +229,7 @@ mod deadlines {
     }
 
     #[test]
-    fn the_server_may_say_that_it_is_busy() -> Result {
+    fn busy_server_extends_the_deadline() -> Result {
         let bench = SessionBench::quick(c"kunit-early", 600)?;
         let busy = |cookie, ms| bench.session.busy(&wire::Busy::new(cookie, ms));
         bench.bring_for(1, 1500, 0)?;
@@ -242,11 +242,11 @@ mod deadlines {
         let early = bench.early();
         let shorter = busy(1, 10);
         // The lease is extended as well.
-        bench.session.look(misc::now() + LEASE);
+        bench.session.check_deadlines(misc::now() + LEASE);
         let kept = bench.session.stats().reclaimed;
         bench
             .session
-            .look(misc::now() + LEASE + 7000 * NSEC_PER_MSEC);
+            .check_deadlines(misc::now() + LEASE + 7000 * NSEC_PER_MSEC);
         let ended = bench.session.stats().reclaimed;
         bench.complete(1)?;
         let gone = busy(1, 5000);
@@ -266,7 +266,7 @@ mod deadlines {
         Ok(())
     }
 
-    /// Verifies that a lock hold ends at most 12 leases, the next look continues, and each lease
+    /// Verifies that a lock hold ends at most 12 leases, the next check continues, and each lease
     /// counts once.
     #[test]
     fn leases_that_end_together_take_several_lock_holds() -> Result {
@@ -277,7 +277,7 @@ mod deadlines {
         let released = bench.wait(5000, || bench.session.stats().ready == 40);
         let over = misc::now() + LEASE;
         let ended = [(); 5].map(|()| {
-            bench.session.look(over);
+            bench.session.check_deadlines(over);
             bench.session.stats().reclaimed
         });
         let mut read = 0;

@@ -45,7 +45,7 @@ impl RefusedFlushes {
 
     /// Records that a write has made up for `flushes` refused flushes.
     #[cold]
-    pub(super) fn make_up(&self, flushes: u32) {
+    pub(super) fn repay(&self, flushes: u32) {
         if flushes == u32::MAX {
             return;
         }

@@ -126,7 +126,7 @@ impl LastReading {
     }
 
     /// Records that the agent has received `reading`, which belongs to `instance`.
-    pub fn note(&mut self, instance: u64, reading: Reading) {
+    pub fn record(&mut self, instance: u64, reading: Reading) {
         self.instance = instance;
         self.list = reading.list;
     }

@@ -65,12 +65,12 @@ fn a_lease_ends_in_steps() {
 #[test]
 fn a_lease_that_is_held_does_not_end() {
     let lease = Lease::new(0, 1000);
-    assert_eq!(lease.hold(999 * MS), Some(1000 * MS));
+    assert_eq!(lease.suspend_expiry(999 * MS), Some(1000 * MS));
     assert_eq!((lease.steps(1000 * MS), lease.steps(u64::MAX - 1)), (0, 0));
     lease.resume(1000 * MS);
     assert_eq!((lease.steps(999 * MS), lease.steps(1000 * MS)), (0, 1));
     // An ended lease cannot be extended.
-    assert_eq!(lease.hold(1000 * MS), None);
+    assert_eq!(lease.suspend_expiry(1000 * MS), None);
     assert_eq!(lease.steps(1100 * MS), 2);
 }
 

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_numbers_are_kept() {
+    fn unknown_numbers_are_preserved() {
         for number in [14, 15, 24, 100, 999, 1103, u32::MAX - 1] {
             let opcode = Opcode::new(number);
             assert_eq!((opcode.name(), opcode.number()), (None, number));

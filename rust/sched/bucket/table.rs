@@ -125,30 +125,27 @@ impl BucketTag {
     }
 }
 
-/// Tag of a bucket and its last known place.
+/// Tag of a bucket and its last known index.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketRef {
     tag: BucketTag,
-    place: u32,
+    idx: u32,
 }
 
 impl BucketRef {
     /// Returns the reference to the bucket of `tag` before any search.
     pub const fn new(tag: BucketTag) -> Self {
-        Self {
-            tag,
-            place: NOWHERE,
-        }
+        Self { tag, idx: NOWHERE }
     }
 
-    /// Returns the reference to the bucket of `tag`, last seen at `place`.
-    pub const fn at(tag: BucketTag, place: u32) -> Self {
-        Self { tag, place }
+    /// Returns the reference to the bucket of `tag`, last seen at `idx`.
+    pub const fn at(tag: BucketTag, idx: u32) -> Self {
+        Self { tag, idx }
     }
 
-    /// Returns the last known place.
-    pub const fn place(&self) -> u32 {
-        self.place
+    /// Returns the last known index in the table.
+    pub const fn idx(&self) -> u32 {
+        self.idx
     }
 
     /// Reference to no bucket.
@@ -157,7 +154,7 @@ impl BucketRef {
     /// Returns the reference to the place of `was`, for the same bucket after a change of its rule.
     pub const fn after(self, was: Self) -> Self {
         Self {
-            place: was.place,
+            idx: was.idx,
             ..self
         }
     }
@@ -230,8 +227,8 @@ impl BucketTable {
     /// Returns the place of a reference, after a new search if the bucket moved; `None` under the
     /// conditions of [`BucketTable::seek`].
     #[inline]
-    fn place(&self, bucket: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
-        let place = self.places.get(bucket.place as usize);
+    fn locate(&self, bucket: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
+        let place = self.places.get(bucket.idx as usize);
         match place.filter(|place| place.tag.load(SeqCst) == bucket.tag.0) {
             Some(place) => Some(place),
             None => self.seek(bucket, window, now),
@@ -246,7 +243,7 @@ impl BucketTable {
             return None;
         }
         let found = self.find(bucket.tag, window, now);
-        bucket.place = found.unwrap_or(NOWHERE);
+        bucket.idx = found.unwrap_or(NOWHERE);
         self.places.get(found? as usize)
     }
 
@@ -264,7 +261,7 @@ impl BucketTable {
     ) -> Option<BucketLevel> {
         let mut seeks = 0;
         loop {
-            if let Some(place) = self.places.get(bucket.place as usize) {
+            if let Some(place) = self.places.get(bucket.idx as usize) {
                 let level = BucketLevel(place.level.load(SeqCst));
                 if place.tag.load(SeqCst) == bucket.tag.0 {
                     if place.replace(level, change(level)) {
@@ -291,7 +288,7 @@ impl BucketTable {
                 let there = place.tag.load(SeqCst);
                 if tag.is_of(BucketTag(there)) {
                     let index = base.wrapping_add(index);
-                    let followed = self.follow(index, BucketTag(there), tag, now);
+                    let followed = self.convert(index, BucketTag(there), tag, now);
                     return followed.then_some(index as u32);
                 }
                 if place.is_free(there, now) {
@@ -313,7 +310,7 @@ impl BucketTable {
                 .is_ok()
             {
                 place.level.fetch_max(now.saturating_sub(window), SeqCst);
-                let index = settle(block, index, tag);
+                let index = keep_lowest(block, index, tag);
                 return Some(base.wrapping_add(index) as u32);
             }
         }
@@ -323,11 +320,11 @@ impl BucketTable {
 
     /// Converts the bucket at `index` from tag `old` to `new`; returns false if another part is
     /// changing the unit.
-    fn follow(&self, index: usize, old: BucketTag, new: BucketTag, now: u64) -> bool {
+    fn convert(&self, index: usize, old: BucketTag, new: BucketTag, now: u64) -> bool {
         let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) else {
             return false;
         };
-        place.follow(old, new, now, forced)
+        place.convert(old, new, now, forced)
     }
 
     /// Returns the instant at which the bucket has enough for `charge`; `None` if the bucket has no
@@ -339,7 +336,7 @@ impl BucketTable {
         charge: Charge,
         now: u64,
     ) -> Option<u64> {
-        let place = self.place(bucket, window, now)?;
+        let place = self.locate(bucket, window, now)?;
         let level = BucketLevel(place.level.load(SeqCst));
         Some(level.ready(now.saturating_sub(window), charge))
     }
@@ -378,7 +375,7 @@ impl BucketTable {
     pub fn owe(&self, bucket: &mut BucketRef, window: u64, charge: Charge, bound: u64, now: u64) {
         let moved = self.force(bucket, window, charge, bound, now);
         let owed = moved.filter(|(_, after)| after.0 > now);
-        if let Some(((before, after), forced)) = owed.zip(self.forced.get(bucket.place as usize)) {
+        if let Some(((before, after), forced)) = owed.zip(self.forced.get(bucket.idx as usize)) {
             let more = |forced| Some(BucketLevel(forced).forced(before, after, now).0);
             let _ = forced.fetch_update(SeqCst, SeqCst, more);
         }
@@ -387,7 +384,7 @@ impl BucketTable {
     /// Returns the place of a bucket that still exists, its level, and the tag with the unit of the
     /// level.
     fn there(&self, bucket: &BucketRef) -> Option<(&SharedLevel, BucketLevel, BucketTag)> {
-        let place = self.places.get(bucket.place as usize)?;
+        let place = self.places.get(bucket.idx as usize)?;
         let level = BucketLevel(place.level.load(SeqCst));
         let tag = BucketTag(place.tag.load(SeqCst));
         tag.is_of(bucket.tag).then_some((place, level, tag))
@@ -412,7 +409,7 @@ impl BucketTable {
     /// Limits the credit of a bucket to `depth`, ticks, if the bucket has been full for long, with
     /// all the credit that `window` allows. Unused credit is not lateness.
     pub fn drop_lateness(&self, bucket: &mut BucketRef, window: u64, depth: u64, now: u64) {
-        if let Some(place) = self.place(bucket, window, now) {
+        if let Some(place) = self.locate(bucket, window, now) {
             if place.level.load(SeqCst) <= now.saturating_sub(window) {
                 place.level.fetch_max(now.saturating_sub(depth), SeqCst);
             }
@@ -423,7 +420,7 @@ impl BucketTable {
 impl SharedLevel {
     /// Converts the bucket from tag `old` to `new`; returns false if another part is changing the
     /// unit.
-    fn follow(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicU64) -> bool {
+    fn convert(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicU64) -> bool {
         if old == old.changing() {
             return false;
         }
@@ -467,7 +464,7 @@ impl SharedLevel {
 }
 
 /// Keeps `tag`, claimed at `index`, in only one place of `block`; returns the index of that place.
-fn settle(block: &[SharedLevel], index: usize, tag: BucketTag) -> usize {
+fn keep_lowest(block: &[SharedLevel], index: usize, tag: BucketTag) -> usize {
     let Some(claimed) = block.get(index) else {
         return index;
     };

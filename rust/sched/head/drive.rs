@@ -46,7 +46,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             return Err(item);
         };
         let class = instance.part.classify(attrs, now);
-        instance.part.note(class, attrs, now);
+        instance.part.record_attrs(class, attrs, now);
         let ticket = instance.enqueue(item, class, now)?;
         Ok((ticket, !instance.part.need().is_empty()))
     }
@@ -91,8 +91,13 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Removes a request with `ticket` from [`Head::drive_enqueue`]; `None` if the request is not
     /// queued.
-    pub fn drive_dequeue(&mut self, ticket: &HeadTicket, place: &I::Place, now: u64) -> Option<I> {
+    pub fn drive_dequeue(
+        &mut self,
+        ticket: &HeadTicket,
+        handle: &I::Handle,
+        now: u64,
+    ) -> Option<I> {
         let instance = self.find_mut(ticket.instance())?;
-        instance.dequeue(ticket.class(), place, now)
+        instance.dequeue(ticket.class(), handle, now)
     }
 }

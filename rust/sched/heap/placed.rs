@@ -35,7 +35,7 @@ impl<K: Sort> Placed<K> {
 
     /// Adds `idx` with `key` or moves it there; removes `idx` if `key` is `None`.
     #[inline]
-    pub fn place(&mut self, idx: u32, key: Option<K>) {
+    pub fn set(&mut self, idx: u32, key: Option<K>) {
         match key {
             Some(key) => self.heap.set(&mut self.places, key, idx),
             None => {

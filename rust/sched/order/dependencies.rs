@@ -48,7 +48,7 @@ impl<I: Item> Order<I> {
     }
 
     /// Determines the predecessor of a new record; returns true if there is none.
-    pub(super) fn settle(&mut self, idx: u32, urgency: Urgency) -> bool {
+    pub(super) fn find_predecessor(&mut self, idx: u32, urgency: Urgency) -> bool {
         if let Some(record) = self.records.at_mut(idx) {
             record.urgency = urgency;
         }

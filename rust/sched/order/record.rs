@@ -34,7 +34,7 @@ pub(super) enum OrderState<I: Item> {
     Blocked(I),
     /// Queued in a head.
     Queued {
-        place: I::Place,
+        handle: I::Handle,
         ticket: HeadTicket,
         priority: Priority,
     },

@@ -59,7 +59,7 @@ impl<I: Item> Order<I> {
         if self.propagation != NONE {
             self.propagate()
         } else if let Some(ended) = self.ended.first() {
-            self.look(ended)
+            self.handle_waiter(ended)
         } else if self.sweep != NONE {
             self.sweep()
         } else {
@@ -75,7 +75,7 @@ impl<I: Item> Order<I> {
             (record.waits != NONE, record.urgency)
         };
         if waits {
-            if !self.tell(idx) {
+            if !self.pass_urgency(idx) {
                 self.unlist(idx);
             }
             return None;
@@ -99,7 +99,7 @@ impl<I: Item> Order<I> {
 
     /// Passes the urgency of a blocked record to one more predecessor, or to several explicit
     /// ones; returns true if there may be more.
-    fn tell(&mut self, idx: u32) -> bool {
+    fn pass_urgency(&mut self, idx: u32) -> bool {
         let Some(record) = self.records.at_mut(idx) else {
             return false;
         };
@@ -152,10 +152,10 @@ impl<I: Item> Order<I> {
     fn lift(&mut self, idx: u32) -> Option<OrderAction<I>> {
         let attrs = self.records.at(idx)?.attrs;
         let regular = |priority| priority == Priority::Regular;
-        let (id, place, ticket, _) = self.take_in_hand(idx, regular)?;
+        let (id, handle, ticket, _) = self.take_in_hand(idx, regular)?;
         Some(OrderAction::Move {
             id,
-            place,
+            handle,
             ticket,
             attrs,
         })
@@ -164,10 +164,10 @@ impl<I: Item> Order<I> {
     /// Forces the dispatch of a queued record.
     fn take_out(&mut self, idx: u32) -> Option<OrderAction<I>> {
         let forced = self.forced(self.records.at(idx)?);
-        let (id, place, ticket, priority) = self.take_in_hand(idx, |_| true)?;
+        let (id, handle, ticket, priority) = self.take_in_hand(idx, |_| true)?;
         Some(OrderAction::Force {
             id,
-            place,
+            handle,
             ticket,
             priority,
             forced,
@@ -192,15 +192,15 @@ impl<I: Item> Order<I> {
         &mut self,
         idx: u32,
         wanted: impl FnOnce(Priority) -> bool,
-    ) -> Option<(RecordId, I::Place, HeadTicket, Priority)> {
+    ) -> Option<(RecordId, I::Handle, HeadTicket, Priority)> {
         let id = self.records.handle(idx)?;
         let record = self.records.at_mut(idx)?;
         match core::mem::replace(&mut record.state, OrderState::Held) {
             OrderState::Queued {
-                place,
+                handle,
                 ticket,
                 priority,
-            } if wanted(priority) => Some((id, place, ticket, priority)),
+            } if wanted(priority) => Some((id, handle, ticket, priority)),
             other => {
                 record.state = other;
                 None
@@ -209,7 +209,7 @@ impl<I: Item> Order<I> {
     }
 
     /// Handles one waiter of the record at index `ended`, which has ended.
-    fn look(&mut self, ended: u32) -> Option<OrderAction<I>> {
+    fn handle_waiter(&mut self, ended: u32) -> Option<OrderAction<I>> {
         let Some(waiter) = self.records.at(ended)?.waiters.first() else {
             self.ended.remove(&mut self.records, ended);
             self.forget(ended);
@@ -278,7 +278,7 @@ impl<I: Item> Order<I> {
             },
         };
         self.overflow_forced = self.overflow_forced.saturating_sub(1);
-        let free = self.settle(idx, urgency);
+        let free = self.find_predecessor(idx, urgency);
         self.keep(idx, item);
         if free {
             self.release(idx)

@@ -115,7 +115,7 @@ fn refused() {
 /// Verifies that each cgroup is looked up once while the table is the same, and not kept if it
 /// cannot be found.
 #[test]
-fn kept_look_ups() {
+fn look_ups_are_cached() {
     let (cache, finds) = (OwnerCache::new(), Cell::new(0));
     let ids = |uid| OwnerIds::new(uid, u32::MAX - 1).unwrap();
     let of = |generation, id, found| {

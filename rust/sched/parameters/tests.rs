@@ -159,7 +159,7 @@ fn what_is_refused_changes_nothing() {
 
 /// Checks that a number is accepted exactly within the limits that the help states.
 #[test]
-fn numbers_are_within_the_limits_that_are_said() {
+fn numbers_are_accepted_within_the_documented_limits() {
     let mut numbers = 0;
     for parameter in all() {
         let (takes, name) = (parameter.takes, parameter.name());
@@ -195,7 +195,7 @@ fn numbers_are_within_the_limits_that_are_said() {
 
 /// Checks that a choice accepts exactly the words that the help states.
 #[test]
-fn words_are_those_that_are_said() {
+fn choices_are_the_documented_words() {
     let mut choices = 0;
     for parameter in all().filter(|parameter| parameter.value.is_some()) {
         let (name, takes) = (parameter.name(), parameter.takes);

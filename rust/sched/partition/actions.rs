@@ -35,8 +35,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Records that the request of record `id` is dispatched and no longer queued.
     pub(super) fn go(&mut self, id: RecordId, item: &mut I) {
-        if let Some(place) = self.order.running(id) {
-            item.unregister(place);
+        if let Some(handle) = self.order.running(id) {
+            item.unregister(handle);
         }
     }
 
@@ -51,34 +51,34 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         now: u64,
     ) -> Result<bool, I> {
         let priority = item.placement().priority;
-        let place = record.map(|id| (id, item.register()));
+        let handle = record.map(|id| (id, item.register()));
         let (queued, needs_memory) =
             match self.head_cache(priority).enqueue(item, ident, attrs, now) {
                 Ok((ticket, needs_memory)) => (Ok(ticket), needs_memory),
                 Err(item) => (Err(item), false),
             };
-        self.record_queued(place, queued, priority, now, attrs)?;
+        self.record_queued(handle, queued, priority, now, attrs)?;
         Ok(needs_memory)
     }
 
-    /// Records the ticket of a request that is `queued`, and its place for removal. Returns the
+    /// Records the ticket of a request that is `queued`, and its handle for removal. Returns the
     /// request as the error if the head refused it.
     fn record_queued(
         &mut self,
-        place: Option<(RecordId, I::Place)>,
+        handle: Option<(RecordId, I::Handle)>,
         queued: Result<HeadTicket, I>,
         priority: Priority,
         now: u64,
         attrs: &impl Fn() -> Attrs,
     ) -> Result<(), I> {
-        match (queued, place) {
-            (Ok(ticket), Some((id, place))) => {
-                self.order.queued(id, place, ticket, priority, attrs);
+        match (queued, handle) {
+            (Ok(ticket), Some((id, handle))) => {
+                self.order.queued(id, handle, ticket, priority, attrs);
             }
             (Ok(_), None) => {}
-            (Err(mut item), place) => {
-                if let Some((_, place)) = place {
-                    item.unregister(place);
+            (Err(mut item), handle) => {
+                if let Some((_, handle)) = handle {
+                    item.unregister(handle);
                 }
                 return Err(item);
             }
@@ -94,7 +94,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Executes up to [`STEPS`] actions of the order table; returns true if there were any.
     #[inline]
-    pub(super) fn settle(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+    pub(super) fn run_actions(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         self.order.is_busy() && self.settle_busy(env, now)
     }
 
@@ -112,8 +112,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Executes up to [`STEPS`] actions of the order table and updates the mark; returns true if
     /// actions are left.
     pub fn run_some_actions(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
-        if self.settle(env, now) {
-            self.tell(env, now);
+        if self.run_actions(env, now) {
+            self.publish_mark(env, now);
         }
         self.order.is_busy()
     }
@@ -157,40 +157,40 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             }
             OrderAction::Move {
                 id,
-                place,
+                handle,
                 ticket,
                 attrs,
             } => {
                 let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
-                match self.regular.dequeue(&ticket, &place, now) {
+                match self.regular.dequeue(&ticket, &handle, now) {
                     Some(mut item) => {
-                        item.unregister(place);
+                        item.unregister(handle);
                         item.placement_mut().priority = Priority::High;
                         self.release(env, item, Some(attrs()), None, now);
                     }
                     None => {
                         bug!();
                         self.order
-                            .queued(id, place, ticket, Priority::Regular, attrs);
+                            .queued(id, handle, ticket, Priority::Regular, attrs);
                     }
                 }
             }
             OrderAction::Force {
                 id,
-                place,
+                handle,
                 ticket,
                 priority,
                 forced,
-            } => match self.head_cache(priority).dequeue(&ticket, &place, now) {
+            } => match self.head_cache(priority).dequeue(&ticket, &handle, now) {
                 Some(mut item) => {
-                    item.unregister(place);
+                    item.unregister(handle);
                     self.send(env, item, forced);
                 }
                 None => {
                     bug!();
                     // The attributes are known already.
                     self.order
-                        .queued(id, place, ticket, priority, || Attrs::UNKNOWN);
+                        .queued(id, handle, ticket, priority, || Attrs::UNKNOWN);
                 }
             },
         }
@@ -212,9 +212,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let head_cache = self.head_cache(priority);
         let queued = match kept.filter(|ticket| head_cache.head.is_live(ticket)) {
             Some(ticket) => {
-                let place = record.map(|id| (id, item.register()));
+                let handle = record.map(|id| (id, item.register()));
                 let ticket = head_cache.enqueue_as(item, ticket, &attrs, now);
-                self.record_queued(place, ticket, priority, now, &attrs)
+                self.record_queued(handle, ticket, priority, now, &attrs)
             }
             None => self.queue(item, record, None, &attrs, now).map(drop),
         };

@@ -157,8 +157,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 env.send(item);
             }
         }
-        self.tell(env, now);
-        let mut others = env.slot_pool().others_ready(env.index());
+        self.publish_mark(env, now);
+        let mut others = env.slot_pool().other_ready(env.index());
         if !others {
             others = self.pump(env, now, BATCH).vain;
         }
@@ -284,9 +284,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Executes actions of the order table and returns the outcome of a blocked request.
     fn blocked(&mut self, env: &mut impl Env<I, T>, record: Option<RecordId>) -> ArrivalEffects<I> {
         let now = env.now();
-        let settled = self.settle(env, now);
+        let settled = self.run_actions(env, now);
         if settled {
-            self.tell(env, now);
+            self.publish_mark(env, now);
         }
         ArrivalEffects {
             needs_memory: !self.order.need().is_empty() || self.order.is_busy(),

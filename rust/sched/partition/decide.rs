@@ -55,7 +55,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         self.count_end(placement, cost, now);
         if placement.refused {
             // Throttled requests may be eligible now.
-            self.tell(env, now);
+            self.publish_mark(env, now);
         }
         self.decide_more(env, now, most);
         self.order.is_busy()
@@ -85,16 +85,16 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// free.
     #[inline]
     pub fn decide_more(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
-        let settled = self.settle(env, now);
+        let settled = self.run_actions(env, now);
         if most == 0 {
             if settled || self.may_hold {
-                self.tell(env, now);
+                self.publish_mark(env, now);
             }
             return Decided::default();
         }
         // Throttled requests may be eligible by now: the mark is published before slots are
         // searched for.
-        self.tell(env, now);
+        self.publish_mark(env, now);
         self.pump(env, now, most)
     }
 
@@ -133,7 +133,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             }
             any = true;
         }
-        self.tell(env, now);
+        self.publish_mark(env, now);
         any
     }
 
@@ -205,7 +205,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             }
         }
         if asked {
-            self.tell(env, now);
+            self.publish_mark(env, now);
         }
         // Earliest expiry of a throttled head, or the time at which the reserved slot is lent. A
         // head that is not throttled waits for a slot.
@@ -252,7 +252,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let slots = FreeSlots {
             slots: slot_pool.slots(),
             free: slot_pool.pool().free(&self.own_limits(env)),
-            is_shared: slot_pool.others_ready(env.index()),
+            is_shared: slot_pool.other_ready(env.index()),
         };
         let hold = self.regular.head.hold(&slots, now);
         let is_watching = hold.is_some();
@@ -289,7 +289,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 force: leave == Leave::Forced,
                 table,
             };
-            let contended = || other.has_work(now) || env.slot_pool().others_ready(env.index());
+            let contended = || other.has_work(now) || env.slot_pool().other_ready(env.index());
             head_cache.head.get(&view, contended)
         });
         let (mut item, ticket) = match found {

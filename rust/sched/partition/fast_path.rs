@@ -31,7 +31,7 @@
 //! is lost, by the argument for a request of another partition ([`super::slot_pool`]).
 
 use super::{
-    ident::{place, Ident},
+    ident::{row_of, Ident},
     slot_pool::{SlotPool, SlotSearch},
 };
 use crate::sched::{
@@ -133,7 +133,7 @@ impl FastPath {
     /// Returns the index of the row of `ident` on `cpu`.
     #[inline]
     fn index(&self, cpu: u32, ident: &Ident) -> usize {
-        let row = place(ident) & (ROWS - 1);
+        let row = row_of(ident) & (ROWS - 1);
         let index = (cpu as usize).wrapping_mul(ROWS) | row;
         let rows = self.rows.as_slice().len();
         if index < rows {

@@ -7,7 +7,7 @@
 
 use super::{
     fast_path::{FastPath, OpenRows},
-    ident::{place, Ident, PLACES},
+    ident::{row_of, Ident, PLACES},
 };
 use crate::sched::{
     attr::Attrs,
@@ -99,11 +99,11 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         // A new class may replace another one.
         self.fold();
         let ticket = self.head.classify(attrs, now);
-        self.head.note(&ticket, attrs, now);
+        self.head.record_attrs(&ticket, attrs, now);
         if let Some(ident) = ident {
             // The default class that is used for lack of memory is not cached.
             let keep = self.head.is_live(&ticket);
-            if let Some(entry) = self.cache.get_mut(place(ident)) {
+            if let Some(entry) = self.cache.get_mut(row_of(ident)) {
                 *entry = keep.then_some(Cached {
                     ident: *ident,
                     ticket,
@@ -189,8 +189,13 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
     }
 
     /// Removes a request that was queued with `ticket` and charges its class.
-    pub(super) fn dequeue(&mut self, ticket: &HeadTicket, place: &I::Place, now: u64) -> Option<I> {
-        let item = self.head.dequeue(ticket, place, now)?;
+    pub(super) fn dequeue(
+        &mut self,
+        ticket: &HeadTicket,
+        handle: &I::Handle,
+        now: u64,
+    ) -> Option<I> {
+        let item = self.head.dequeue(ticket, handle, now)?;
         // The policy cannot refuse; a removed class is not charged.
         let _ = self.head.pass(
             ticket,
@@ -229,12 +234,12 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
     }
 
     /// Clears the cache at the interval of the primary policy, so that it sees attributes again
-    /// ([`Part::note_interval`]).
+    /// ([`Part::record_interval`]).
     pub fn refresh_cache(&mut self, now: u64) {
         let interval = self
             .head
             .primary_mut()
-            .and_then(|part| part.note_interval());
+            .and_then(|part| part.record_interval());
         if interval.is_some_and(|interval| now.saturating_sub(self.cleared) >= interval) {
             self.cleared = now;
             self.clear();
@@ -252,7 +257,7 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
 
 /// Returns the cached class of `ident`.
 fn cached<'a>(cache: &'a [Option<Cached>; PLACES], ident: &Ident) -> Option<&'a HeadTicket> {
-    let cached = cache.get(place(ident))?.as_ref()?;
+    let cached = cache.get(row_of(ident))?.as_ref()?;
     let pairs = cached.ident.iter().zip(ident);
     let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
     (differ == 0).then_some(&cached.ticket)

@@ -10,7 +10,7 @@ pub(super) const PLACES: usize = 16;
 
 /// Returns the place of an ident. The hash is cheap, because a collision only costs a
 /// classification.
-pub(super) fn place([client, ids, low, high, detail]: &Ident) -> usize {
+pub(super) fn row_of([client, ids, low, high, detail]: &Ident) -> usize {
     let sum = client
         .wrapping_add(*ids)
         .wrapping_add(low.wrapping_mul(3))

@@ -78,7 +78,7 @@ pub fn ended<R: RoundPartitions>(
     if let Some(index) = home {
         // `end` takes the lock of `home` anyway, so `home` dispatches there if no other partition
         // is ready.
-        let pump = !partitions.slot_pool().others_ready(index);
+        let pump = !partitions.slot_pool().other_ready(index);
         end(partitions, index, if pump { BATCH } else { 0 });
         if pump {
             asked = bit(index);

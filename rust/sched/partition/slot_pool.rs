@@ -328,7 +328,7 @@ impl SlotPool {
             Priority::High => 0,
         };
         if self.caches.put_one(cpu, most) {
-            self.look_again(cpu);
+            self.retry_decisions(cpu);
         } else if most > 0 {
             self.cache(cpu, 1, most);
         } else {
@@ -344,13 +344,13 @@ impl SlotPool {
         if left > 0 {
             self.give(left);
         }
-        self.look_again(cpu)
+        self.retry_decisions(cpu)
     }
 
     /// Empties the slot cache of `cpu` after it received slots, if a partition is backlogged;
     /// returns true if so.
     #[inline]
-    fn look_again(&self, cpu: u32) -> bool {
+    fn retry_decisions(&self, cpu: u32) -> bool {
         let is_contended = !self.is_uncontended();
         if is_contended {
             self.give(self.caches.empty(cpu));
@@ -427,7 +427,7 @@ impl SlotPool {
     }
 
     /// Returns true if a partition other than `index` is ready.
-    pub fn others_ready(&self, index: u16) -> bool {
+    pub fn other_ready(&self, index: u16) -> bool {
         !self.alone && self.ready.members() & !bit(index) != 0
     }
 
@@ -603,7 +603,7 @@ mod tests {
         // Partition 1 starts at the virtual time.
         pool.mark(1, idle, urgent);
         assert_eq!(next(0), Some((1, false)));
-        assert!(pool.others_ready(0) && pool.others_ready(1));
+        assert!(pool.other_ready(0) && pool.other_ready(1));
         // The remaining slot is reserved for high priority.
         assert!(pool.take(Priority::Regular, &limits()));
         assert_eq!(next(0), Some((1, true)));

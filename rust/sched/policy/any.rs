@@ -21,9 +21,9 @@ macro_rules! forward {
 /// Defines the types that represent any policy, from lines `Name: module`, and declares the
 /// modules.
 ///
-/// Each module has `Tunables`, `PARAMETERS`, `Counts`, `Kept`, `Overseer`, `Config`, `Shared`,
-/// `Update` and `State<I>`, which is a [`Part`](super::Part). Names are resolved in the file that
-/// uses the macro. A line with `#[cfg(…)]` is a policy that exists in tests only.
+/// Each module has `Tunables`, `PARAMETERS`, `Counts`, `PolicyData`, `Overseer`, `Config`,
+/// `Shared`, `Update` and `State<I>`, which is a [`Part`](super::Part). Names are resolved in the
+/// file that uses the macro. A line with `#[cfg(…)]` is a policy that exists in tests only.
 macro_rules! policies {
     ($($(#[$only:meta])? $name:ident: $module:ident),+ $(,)?) => {
         $($(#[$only])? pub mod $module;)+
@@ -321,9 +321,9 @@ macro_rules! policies {
             $crate::sched::policy::any::forward! { self;
                 &mut {
                     fn classify(attrs: &Attrs, now: u64) -> ClassId;
-                    fn note(class: ClassId, attrs: &Attrs, now: u64);
+                    fn record_attrs(class: ClassId, attrs: &Attrs, now: u64);
                     fn enqueue(item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
-                    fn dequeue(class: ClassId, place: &I::Place, now: u64) -> Option<I>;
+                    fn dequeue(class: ClassId, handle: &I::Handle, now: u64) -> Option<I>;
                     fn get(view: &PartView<'_>) -> Decision<(I, Grant)>;
                     fn pass(
                         class: ClassId, cost: Cost, way: BypassReason, now: impl FnOnce() -> u64
@@ -340,7 +340,7 @@ macro_rules! policies {
                 & {
                     fn only_class() -> Option<ClassId>;
                     fn is_live(class: ClassId) -> bool;
-                    fn note_interval() -> Option<u64>;
+                    fn record_interval() -> Option<u64>;
                     fn throttled(now: u64) -> Option<u64>;
                     fn passes_freely() -> bool;
                     fn len() -> u32;

@@ -136,8 +136,8 @@ pub trait Classful<I: Item>: Sized {
         false
     }
 
-    /// As [`Part::note_interval`].
-    fn note_interval(&self) -> Option<u64> {
+    /// As [`Part::record_interval`].
+    fn record_interval(&self) -> Option<u64> {
         None
     }
 
@@ -210,14 +210,14 @@ pub trait Classful<I: Item>: Sized {
         now: u64,
     ) -> Result<(), I>;
 
-    /// Removes the request at `place` from a class, which still counts the request; the request is
+    /// Removes the request at `handle` from a class, which still counts the request; the request is
     /// not charged.
     fn remove(
         &mut self,
         queue: &mut Self::Queue,
         idx: u32,
         class: &mut ClassOf<I, Self>,
-        place: &I::Place,
+        handle: &I::Handle,
         now: u64,
     ) -> Option<I>;
 
@@ -255,7 +255,7 @@ pub trait Classful<I: Item>: Sized {
     fn refund(_state: &mut State<I, Self>, _idx: u32, _cost: Cost, _now: u64) {}
 
     /// Continues deferred work after requests or memory were added or removed.
-    fn settle(_state: &mut State<I, Self>) {}
+    fn resume_deferred(_state: &mut State<I, Self>) {}
 
     /// Installs `update`; see [`Part::update`].
     fn update(state: &mut State<I, Self>, update: Self::Update) -> Self::Update;
@@ -335,7 +335,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         }
         self.table.overflowed();
         let id = shared.and_then(|shared| {
-            let known = self.table.look(&shared, now);
+            let known = self.table.lookup(&shared, now);
             known.or_else(|| self.make(shared, None, ClassQuota::Shared, now))
         });
         id.unwrap_or(DEFAULT_ID)
@@ -405,7 +405,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let key = self.policy.key(attrs);
-        let known = self.table.look(&key, now);
+        let known = self.table.lookup(&key, now);
         let id = known.unwrap_or_else(|| self.create(key, now));
         P::classified(self, id.idx(), &key, now);
         id
@@ -417,8 +417,8 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
             && found.is_none_or(|class| self.policy.is_reusable(&class.record))
     }
 
-    fn note_interval(&self) -> Option<u64> {
-        self.policy.note_interval()
+    fn record_interval(&self) -> Option<u64> {
+        self.policy.record_interval()
     }
 
     /// Enqueues into the default class if `class` is stale.
@@ -436,22 +436,22 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         if idle {
             self.table.busy(idx);
         }
-        P::settle(self);
+        P::resume_deferred(self);
         Ok(())
     }
 
-    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+    fn dequeue(&mut self, class: ClassId, handle: &I::Handle, now: u64) -> Option<I> {
         let idx = self.open(class, now);
         let class = self.table.at_mut(idx)?;
         let queue = &mut self.queue;
-        let item = self.policy.remove(queue, idx, class, place, now)?;
+        let item = self.policy.remove(queue, idx, class, handle, now)?;
         // INVARIANT: the class and the part have one request less.
         class.queued = class.queued.saturating_sub(1);
         self.queued = self.queued.saturating_sub(1);
         if !class.is_active() {
             self.idle(idx, now);
         }
-        P::settle(self);
+        P::resume_deferred(self);
         Some(item)
     }
 
@@ -480,7 +480,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         class.queued = class.queued.saturating_sub(1);
         class.active.count(1);
         self.queued = self.queued.saturating_sub(1);
-        P::settle(self);
+        P::resume_deferred(self);
         Decision::Item((item, Grant::of(id).after(withheld)))
     }
 
@@ -530,7 +530,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn grow(&mut self, (classes, queue, ()): Self::Spare) -> Self::Spare {
         let rest = (self.table.grow(classes), self.queue.feed(queue), ());
-        P::settle(self);
+        P::resume_deferred(self);
         rest
     }
 

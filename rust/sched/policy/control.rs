@@ -15,7 +15,7 @@
 //! All functions may sleep.
 
 use super::{
-    AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing, Part, ROWS,
+    AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kind, Nothing, Part, PoliciesData, ROWS,
 };
 use crate::sched::{
     agent::{FactorPairs, Lease},
@@ -40,7 +40,7 @@ pub struct Parameters {
     /// Plain values.
     pub values: Values,
     /// State that is more than a value.
-    pub kept: Kept,
+    pub kept: PoliciesData,
     /// Owners of cgroups.
     pub owners: Shared<Owners>,
 }
@@ -50,7 +50,7 @@ impl Parameters {
     pub fn new(values: Values) -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             values,
-            kept: Kept::empty()?,
+            kept: PoliciesData::empty()?,
             owners: Shared::new(Owners::new())?,
         })
     }
@@ -87,7 +87,7 @@ pub trait Keep<C: Configuration>: Clone {
 
     /// Adjusts the state to a change of the configurations on the heads from `old` to `new`; `None`
     /// stands for other policies. After an error the state must be dropped.
-    fn follow(
+    fn sync(
         &mut self,
         _old: &ByHead<Option<C>>,
         _new: &ByHead<Option<C>>,
@@ -276,7 +276,7 @@ pub trait Oversee<C: Configuration, K>: Sized {
     }
 
     /// Adjusts the overseer to `kept`.
-    fn follow(
+    fn sync(
         &mut self,
         _kept: &K,
         _scene: &dyn OverseerContext,
@@ -291,7 +291,7 @@ pub trait Oversee<C: Configuration, K>: Sized {
     }
 
     /// Processes the events since the last call; with `due`, also takes the periodic decisions.
-    fn look(
+    fn poll(
         &mut self,
         _now: u64,
         _scene: &dyn OverseerContext,
@@ -324,7 +324,7 @@ pub trait Host: Parts {
     fn parameters(&self) -> Parameters;
 
     /// Calls `f` to record data in the kept state of which parts need no update.
-    fn note(&self, f: impl FnOnce(&mut Kept));
+    fn update_policy_data(&self, f: impl FnOnce(&mut PoliciesData));
 
     /// Calls `f` to change a copy of the parameters; all changes take effect, or none.
     ///
@@ -490,12 +490,12 @@ macro_rules! controls {
     ($($(#[$only:meta])? $name:ident: $module:ident),+) => {
         /// State that a service keeps for each policy.
         #[derive(Clone)]
-        pub struct Kept {
+        pub struct PoliciesData {
             $(#[doc = concat!("State for `", stringify!($module), "`.")] $(#[$only])?
-            pub $module: $module::Kept,)+
+            pub $module: $module::PolicyData,)+
         }
 
-        impl Kept {
+        impl PoliciesData {
             /// Returns the state before anything is set; may sleep.
             pub fn empty() -> core::result::Result<Self, NoMemory> {
                 Ok(Self {
@@ -503,9 +503,9 @@ macro_rules! controls {
                 })
             }
 
-            /// Adjusts the state to a change of configurations; see [`Keep::follow`]. After an
+            /// Adjusts the state to a change of configurations; see [`Keep::sync`]. After an
             /// error, the state must be dropped.
-            pub fn follow(
+            pub fn sync(
                 &mut self,
                 old: &ByHead<Option<Config>>,
                 new: &ByHead<Option<Config>>,
@@ -515,7 +515,7 @@ macro_rules! controls {
                         Some(Config::$name(config)) => Some(*config),
                         _ => None,
                     };
-                    Keep::<$module::Config>::follow(
+                    Keep::<$module::Config>::sync(
                         &mut self.$module,
                         &old.each_ref().map(own),
                         &new.each_ref().map(own),
@@ -649,7 +649,7 @@ macro_rules! controls {
             pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static TextParameter<H>> {
                 let all = [
                     $crate::sched::owners::texts::<H>(),
-                    $($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>(),)+
+                    $($(#[$only])? <$module::PolicyData as Keep<$module::Config>>::texts::<H>(),)+
                 ];
                 all.into_iter().flatten()
             }
@@ -667,7 +667,7 @@ macro_rules! controls {
             #[inline(never)]
             pub fn new(
                 configs: &[Option<Config>],
-                kept: &Kept,
+                kept: &PoliciesData,
                 seed: u64,
             ) -> core::result::Result<Option<Self>, NoMemory> {
                 for config in configs.iter().flatten() {
@@ -691,22 +691,22 @@ macro_rules! controls {
                 let mut configs = configs.iter().flatten();
                 let fits = configs.find_map(|config| match (self, config) {
                     $($(#[$only])? (Self::$name(overseer), Config::$name(config)) => {
-                        Some(Oversee::<_, $module::Kept>::fits(overseer, config))
+                        Some(Oversee::<_, $module::PolicyData>::fits(overseer, config))
                     })+
                     _ => None,
                 });
                 fits == Some(true)
             }
 
-            /// Adjusts the overseer to `kept`; see [`Oversee::follow`].
-            pub fn follow(
+            /// Adjusts the overseer to `kept`; see [`Oversee::sync`].
+            pub fn sync(
                 &mut self,
-                kept: &Kept,
+                kept: &PoliciesData,
                 scene: &dyn OverseerContext,
                 now: u64,
             ) -> core::result::Result<(), NoMemory> {
                 match self {
-                    $($(#[$only])? Self::$name(overseer) => Oversee::<$module::Config, _>::follow(
+                    $($(#[$only])? Self::$name(overseer) => Oversee::<$module::Config, _>::sync(
                         overseer,
                         &kept.$module,
                         scene,
@@ -719,14 +719,15 @@ macro_rules! controls {
             pub fn update(&self) -> Option<AnyUpdate> {
                 match self {
                     $($(#[$only])? Self::$name(overseer) => {
-                        let update = Oversee::<$module::Config, $module::Kept>::update(overseer);
+                        let update =
+                            Oversee::<$module::Config, $module::PolicyData>::update(overseer);
                         update.map(AnyUpdate::$name)
                     })+
                 }
             }
 
-            /// Processes the events since the last call; see [`Oversee::look`].
-            pub fn look(
+            /// Processes the events since the last call; see [`Oversee::poll`].
+            pub fn poll(
                 &mut self,
                 now: u64,
                 scene: &dyn OverseerContext,
@@ -734,7 +735,9 @@ macro_rules! controls {
             ) -> core::result::Result<OverseerOutcome, NoMemory> {
                 match self {
                     $($(#[$only])? Self::$name(overseer) => {
-                        Oversee::<$module::Config, $module::Kept>::look(overseer, now, scene, due)
+                        Oversee::<$module::Config, $module::PolicyData>::poll(
+                            overseer, now, scene, due,
+                        )
                     })+
                 }
             }

@@ -27,7 +27,7 @@ use crate::sched::{
     class::ClassId,
     count::Count,
     heap::Sort,
-    item::{Cost, Fifo, Item, Place},
+    item::{Cost, Fifo, Item, ItemHandle},
     leftist_heap::{HeapRoot, LeftistForest},
     mem::{self, Grow, Need as _, NoMemory},
     policy::{
@@ -42,7 +42,7 @@ mod config;
 pub mod params;
 
 pub use crate::sched::policy::{
-    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared,
+    Nothing as Counts, Nothing as PolicyData, Nothing as Overseer, Nothing as Shared,
 };
 pub use config::{Config, Setting, Update};
 pub use params::{Tunables, PARAMETERS};
@@ -215,10 +215,10 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
-    fn dequeue(&mut self, _class: ClassId, place: &I::Place, _now: u64) -> Option<I> {
-        let mark = place.mark();
+    fn dequeue(&mut self, _class: ClassId, handle: &I::Handle, _now: u64) -> Option<I> {
+        let mark = handle.mark();
         let item = if mark & 1 == 0 {
-            self.line.remove(place)
+            self.line.remove(handle)
         } else {
             let handle = Handle::from_bits(mark);
             self.records.get(handle)?;

@@ -80,7 +80,7 @@ use throttle::Claim;
 
 pub use crate::sched::policy::Nothing as Overseer;
 pub use config::{Config, Shared, Update};
-pub use control::Kept;
+pub use control::PolicyData;
 pub use params::{Tunables, PARAMETERS};
 pub use stats::Counts;
 
@@ -319,10 +319,10 @@ impl<I: Item> State<I> {
     fn correct(&mut self, idx: u32, grant: &Grant, cost: Cost, now: u64) {
         let elapsed = self.members.busy.end(grant.stamp, now);
         let part = &mut self.members.estimates;
-        part.note(cost.direction, cost.pages, elapsed);
+        part.record(cost.direction, cost.pages, elapsed);
         let own = self.members.details.estimates.as_mut();
         if let Some(own) = own.and_then(|own| own.get_mut(idx)) {
-            own.note(cost.direction, cost.pages, elapsed);
+            own.record(cost.direction, cost.pages, elapsed);
         }
         let leaf = self.members.table.at_mut(idx).and_then(TreeNode::leaf_mut);
         let stats = self.members.details.stats.get_mut(idx);
@@ -350,11 +350,11 @@ impl<I: Item> Part<I> for State<I> {
         self.members.classify(attrs, &mut self.selector, now)
     }
 
-    fn note_interval(&self) -> Option<u64> {
-        self.members.note_interval()
+    fn record_interval(&self) -> Option<u64> {
+        self.members.record_interval()
     }
 
-    fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
+    fn record_attrs(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
         self.members
             .note_job_size(class.idx(), attrs, &mut self.selector, now);
     }
@@ -396,14 +396,14 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Removes a request. The leaf continues with its remaining requests, or leaves the selector
     /// with its lag unchanged.
-    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+    fn dequeue(&mut self, class: ClassId, handle: &I::Handle, now: u64) -> Option<I> {
         self.time = now;
         let locality = self.members.locality;
         let idx = self.members.table.resolve(class);
         let arrival = self.members.arrival(idx);
         let (leaf, charge_model) = self.members.open(idx)?;
         let before = charge_model.next(leaf);
-        let item = leaf.queue.remove(place, locality)?;
+        let item = leaf.queue.remove(handle, locality)?;
         let next = charge_model.next(leaf);
         let idle = !leaf.is_active();
         self.queued = self.queued.saturating_sub(1);

@@ -33,7 +33,8 @@ impl Simple for Tunables {
 pub type Config = NoArgument<Tunables>;
 
 pub use crate::sched::policy::{
-    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared, Nothing as Update,
+    Nothing as Counts, Nothing as PolicyData, Nothing as Overseer, Nothing as Shared,
+    Nothing as Update,
 };
 
 /// The only class.
@@ -78,8 +79,8 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
-    fn dequeue(&mut self, _class: ClassId, place: &I::Place, _now: u64) -> Option<I> {
-        self.fifo.remove(place)
+    fn dequeue(&mut self, _class: ClassId, handle: &I::Handle, _now: u64) -> Option<I> {
+        self.fifo.remove(handle)
     }
 
     fn get(&mut self, _view: &PartView<'_>) -> Decision<(I, Grant)> {

@@ -24,7 +24,7 @@ use crate::sched::{
 };
 
 pub use crate::sched::policy::{
-    Nothing as Kept, Nothing as Overseer, Nothing as Shared, Nothing as Update,
+    Nothing as PolicyData, Nothing as Overseer, Nothing as Shared, Nothing as Update,
 };
 
 parameters! {
@@ -205,10 +205,10 @@ impl<I: Item> Classful<I> for Lottery {
         tree: &mut TicketTree,
         idx: u32,
         class: &mut Class<I::Fifo>,
-        place: &I::Place,
+        handle: &I::Handle,
         _now: u64,
     ) -> Option<I> {
-        let item = class.record.remove(place)?;
+        let item = class.record.remove(handle)?;
         self.set(tree, idx, class, class.record.len());
         Some(item)
     }

@@ -20,7 +20,7 @@ use crate::sched::{
 };
 
 pub use crate::sched::policy::{
-    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared,
+    Nothing as Counts, Nothing as PolicyData, Nothing as Overseer, Nothing as Shared,
 };
 pub use params::Tunables;
 

@@ -64,7 +64,7 @@ use class::QbmClass;
 use queue::QbmQueue;
 
 pub use crate::sched::policy::{Nothing as Counts, Nothing as Shared};
-pub use control::Kept;
+pub use control::PolicyData;
 pub use overseer::Overseer;
 pub use params::{Tunables, PARAMETERS};
 
@@ -115,7 +115,7 @@ impl Qbm {
     /// Returns true if the class needs no other claim. A class that shares a gate claims a gate of
     /// its own as soon as one is free.
     #[inline]
-    fn is_settled<F: Fifo>(&self, record: &QbmClass<F>) -> bool {
+    fn has_gate<F: Fifo>(&self, record: &QbmClass<F>) -> bool {
         self.holds(record) && !(record.claim.is_shared() && record.fifo.is_empty())
     }
 }
@@ -137,11 +137,11 @@ impl<I: Item> State<I> {
     /// Claims a gate for the class at `idx` if its current gate is not the right one; returns true
     /// if it did.
     #[inline]
-    fn settle(&mut self, idx: u32, now: u64) -> bool {
+    fn sync_gate(&mut self, idx: u32, now: u64) -> bool {
         let Some(class) = self.table.at(idx) else {
             return false;
         };
-        if self.policy.is_settled(&class.record) {
+        if self.policy.has_gate(&class.record) {
             return false;
         }
         let own = |who: &RequestOwner| who.party != RequestOwner::SHARED.party;
@@ -185,13 +185,13 @@ impl<I: Item> State<I> {
 
     /// Updates the position of the class at `idx` in the queue.
     #[inline]
-    fn look(&mut self, idx: u32, now: u64) {
-        if self.settle(idx, now) {
+    fn requeue(&mut self, idx: u32, now: u64) {
+        if self.sync_gate(idx, now) {
             return;
         }
         let gates = self.policy.gates.as_deref();
         if let Some(class) = self.table.at_mut(idx) {
-            let keys = class.record.look(gates, now);
+            let keys = class.record.refresh(gates, now);
             self.queue.set(idx, &mut class.record.keys, keys);
         }
     }
@@ -266,7 +266,7 @@ impl<I: Item> Classful<I> for Qbm {
                 state.claim_gate(idx, now);
             }
         }
-        state.settle(idx, now);
+        state.sync_gate(idx, now);
         if let Some(class) = state.table.at(idx) {
             class.record.announce(state.policy.gates.as_deref());
         }
@@ -285,11 +285,11 @@ impl<I: Item> Classful<I> for Qbm {
 
     #[inline]
     fn is_synced(&self, record: &QbmClass<I::Fifo>) -> bool {
-        self.is_settled(record)
+        self.has_gate(record)
     }
 
     fn sync(state: &mut State<I>, idx: u32, now: u64) -> u32 {
-        state.settle(idx, now);
+        state.sync_gate(idx, now);
         0
     }
 
@@ -303,13 +303,13 @@ impl<I: Item> Classful<I> for Qbm {
         if class.record.claim.is_shared() {
             state.claim_gate(idx, now);
         }
-        if state.settle(idx, now) {
+        if state.sync_gate(idx, now) {
             return 0;
         }
         let gates = state.policy.gates.as_deref();
         let class = state.table.at(idx);
         if class.is_some_and(|class| class.record.is_outdated(gates)) {
-            state.look(idx, now);
+            state.requeue(idx, now);
         }
         0
     }
@@ -339,12 +339,12 @@ impl<I: Item> Classful<I> for Qbm {
         queue: &mut QbmQueue,
         idx: u32,
         class: &mut ClassOf<I, Self>,
-        place: &I::Place,
+        handle: &I::Handle,
         now: u64,
     ) -> Option<I> {
         let record = &mut class.record;
         let before = record.front();
-        let item = record.fifo.remove(place)?;
+        let item = record.fifo.remove(handle)?;
         // A new front of the same cost takes over the tokens.
         if record.front() != before {
             let keys = record.withdraw(self.gates.as_deref(), now);
@@ -360,7 +360,7 @@ impl<I: Item> Classful<I> for Qbm {
         for _ in 0..LOOKS {
             later = state.queue.waiting();
             match later {
-                Some((idx, until)) if until <= now => state.look(idx, now),
+                Some((idx, until)) if until <= now => state.requeue(idx, now),
                 _ => break,
             }
         }
@@ -368,7 +368,7 @@ impl<I: Item> Classful<I> for Qbm {
             let Some(idx) = state.queue.ready(now) else {
                 break;
             };
-            if !state.settle(idx, now) {
+            if !state.sync_gate(idx, now) {
                 return Decision::Item(idx);
             }
         }
@@ -376,7 +376,7 @@ impl<I: Item> Classful<I> for Qbm {
             // A class that was ready may be throttled by now.
             let waiting = state.queue.waiting().map(|(idx, _)| idx);
             if let Some(idx) = waiting.or_else(|| state.queue.ready(now)) {
-                state.settle(idx, now);
+                state.sync_gate(idx, now);
                 return Decision::Item(idx);
             }
         }
@@ -416,7 +416,7 @@ impl<I: Item> Classful<I> for Qbm {
         now: impl FnOnce() -> u64,
     ) -> BypassOutcome {
         let now = now();
-        state.settle(idx, now);
+        state.sync_gate(idx, now);
         let gates = state.policy.gates.as_deref();
         let Some(class) = state.table.at_mut(idx) else {
             return BypassOutcome::Stale;
@@ -437,7 +437,7 @@ impl<I: Item> Classful<I> for Qbm {
 
     fn refund(state: &mut State<I>, idx: u32, cost: Cost, now: u64) {
         // Another gate was not charged.
-        if state.settle(idx, now) {
+        if state.sync_gate(idx, now) {
             return;
         }
         if let Some(class) = state.table.at_mut(idx) {

@@ -71,7 +71,7 @@ use stats::TbfRow;
 
 pub use crate::sched::policy::Nothing as Overseer;
 pub use config::Config;
-pub use control::Kept;
+pub use control::PolicyData;
 pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
 pub use stats::Counts;
@@ -269,7 +269,7 @@ impl<I: Item> State<I> {
     /// Examines the first class. Returns the result of `Part::get`; if another class must be
     /// examined, returns the number of comparisons made as the error. With `last`, a class that has
     /// just got its tokens is chosen regardless of its deadline.
-    fn look(
+    fn examine_first(
         &mut self,
         view: &PartView<'_>,
         last: bool,
@@ -370,7 +370,7 @@ impl<I: Item> Classful<I> for Tbf {
         !self.global
     }
 
-    fn note_interval(&self) -> Option<u64> {
+    fn record_interval(&self) -> Option<u64> {
         self.fields.has(Field::Cgroup).then_some(cgroup::REFRESH)
     }
 
@@ -474,12 +474,12 @@ impl<I: Item> Classful<I> for Tbf {
         queue: &mut TbfQueue,
         idx: u32,
         class: &mut Class<TbfClass<I::Fifo>>,
-        place: &I::Place,
+        handle: &I::Handle,
         now: u64,
     ) -> Option<I> {
         let record = &mut class.record;
         let before = record.fifo.front().map(Item::cost);
-        let item = record.fifo.remove(place)?;
+        let item = record.fifo.remove(handle)?;
         let next = record.fifo.front().map(Item::cost);
         // A new front of the same cost takes over the tokens.
         if next != before {
@@ -492,7 +492,7 @@ impl<I: Item> Classful<I> for Tbf {
     fn next(state: &mut State<I>, view: &PartView<'_>) -> Decision<u32> {
         let mut left = LOOKS;
         while left > 0 {
-            match state.look(view, left <= CLASS_WORK) {
+            match state.examine_first(view, left <= CLASS_WORK) {
                 Ok(answer) => return answer,
                 Err(work) => left = left.saturating_sub(CLASS_WORK.saturating_add(work)),
             }

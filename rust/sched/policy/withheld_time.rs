@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn first_kept_then_slow() {
+    fn throttled_time_is_counted_before_slot_wait() {
         let (mut kept, arrival) = (WithheldUntil::NEVER, 5_000 * MS);
         // Throttled for two seconds, then queued for a slot for three.
         assert_eq!(

@@ -141,7 +141,7 @@ pub struct NoBandwidth;
 ///
 /// # Invariants
 ///
-/// - The invariants of this module hold, except after `enter` or `withdraw` until `settle`.
+/// - The invariants of this module hold, except after `enter` or `withdraw` until `apply_rules`.
 /// - The tallies are the sums over the clients.
 /// - Allocations + pool + reserves = capacity + oversubscription; while a rule runs, bandwidth in
 ///   transit belongs to the sum.
@@ -189,11 +189,11 @@ impl Allocator {
     /// - [`NoMemory`]: no memory, or there are already 32,768 clients.
     pub fn register(&mut self, terms: Entitlement) -> Result<ClientId, NoMemory> {
         let id = self.enter(terms)?;
-        self.settle();
+        self.apply_rules();
         Ok(id)
     }
 
-    /// Registers a client with `terms`, without an allocation until [`Allocator::settle`]; may
+    /// Registers a client with `terms`, without an allocation until [`Allocator::apply_rules`]; may
     /// sleep.
     ///
     /// # Errors
@@ -210,10 +210,10 @@ impl Allocator {
     #[cfg(test)]
     pub fn leave(&mut self, id: ClientId) {
         self.withdraw(id);
-        self.settle();
+        self.apply_rules();
     }
 
-    /// Removes a client; [`Allocator::settle`] distributes the released allocation.
+    /// Removes a client; [`Allocator::apply_rules`] distributes the released allocation.
     pub fn withdraw(&mut self, id: ClientId) {
         if let Some(client) = self.remove(id) {
             self.release(client.terms.class, client.allocation);
@@ -224,10 +224,10 @@ impl Allocator {
     #[cfg(test)]
     pub fn restore(&mut self, id: ClientId) {
         self.restore_deferred(id);
-        self.settle();
+        self.apply_rules();
     }
 
-    /// Does the same without settling; the client is served by [`Allocator::settle`].
+    /// Does the same without settling; the client is served by [`Allocator::apply_rules`].
     pub fn restore_deferred(&mut self, id: ClientId) {
         self.ask(id, AllocatorClient::ask_all);
     }
@@ -249,10 +249,10 @@ impl Allocator {
             return Ok(Increase::Whole(before));
         }
         self.ask(id, |client, floor| client.ask_more(by, floor));
-        self.settle();
+        self.apply_rules();
         if class != BandwidthClass::Mover && self.all_goals_met() {
             self.give_more(&MORE, id, wish);
-            self.settle();
+            self.apply_rules();
         }
         match self.allocation(id) {
             allocation if allocation >= wish => Ok(Increase::Whole(allocation)),
@@ -280,7 +280,7 @@ impl Allocator {
             client.set(less);
         });
         self.release(class, before.wrapping_sub(less));
-        self.settle();
+        self.apply_rules();
     }
 
     /// Changes the terms of a client, which then requests its full goal. Equal terms have no
@@ -306,7 +306,7 @@ impl Allocator {
             moved.reported = client.reported;
             self.insert(id, moved);
         }
-        self.settle();
+        self.apply_rules();
     }
 
     /// Changes the parameters of the group. Equal parameters have no effect.

@@ -394,7 +394,7 @@ impl Gate {
     /// the request is eligible, ns; `now` if immediately. [`Gate::count`] counts the request when
     /// it is dispatched.
     #[inline]
-    pub fn book(&self, cost: Cost, now: u64) -> (GateTicket, u64) {
+    pub fn reserve(&self, cost: Cost, now: u64) -> (GateTicket, u64) {
         let bytes = bytes_of(cost);
         let course = self.course();
         if bytes == 0 || !course.is_regulated() {

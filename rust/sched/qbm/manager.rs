@@ -3,7 +3,7 @@
 //! Manager: measures the usage of clients, and requests increases and decreases from the allocator.
 //!
 //! - A *look* registers clients for which request classes have claimed gates
-//!   ([`BandwidthManager::look`]).
+//!   ([`BandwidthManager::poll`]).
 //! - A *tick* is a look in which clients also leave, restore, increase and decrease. After all
 //!   clients, the groups are rebalanced once and the gates are set once.
 //! - The *shared gate* of a group serves the clients that found no gate of their own. To the
@@ -127,8 +127,8 @@ impl BandwidthManager {
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: no memory; the next look retries.
-    pub fn look(
+    /// - [`NoMemory`]: no memory; the next poll retries.
+    pub fn poll(
         &mut self,
         scene: &dyn OverseerContext,
         due: bool,

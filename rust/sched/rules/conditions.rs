@@ -302,7 +302,7 @@ impl Conditions {
 
     /// Returns true if one of the conjunctions holds for `subject`; linear search.
     #[cfg(not(MODULE))]
-    pub fn hold(&self, subject: &Subject) -> bool {
+    pub fn matches(&self, subject: &Subject) -> bool {
         let mut buf = [0; PATH_MAX + 1];
         let path = subject.cgroup.text(&mut buf).unwrap_or(&[]);
         self.conjunctions()

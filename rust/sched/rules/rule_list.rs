@@ -161,7 +161,7 @@ impl RuleList {
                     let reason = "too many patterns and conjunctions (limit per head: 8192)";
                     return Err(RuleError::new(Code::NoSpace, at, reason));
                 }
-                let place = self.place(pairs, RulePosition::Front)?;
+                let place = self.position(pairs, RulePosition::Front)?;
                 let limits = self.limits(RuleLimits::new(self.rate), pairs, None)?;
                 let id = self.next;
                 // The default rule does not count.
@@ -178,7 +178,7 @@ impl RuleList {
             }
             RuleAction::Change(pairs) => {
                 let rule = known.ok_or(missing)?;
-                let place = self.place(pairs, RulePosition::Before(rule.id))?;
+                let place = self.position(pairs, RulePosition::Before(rule.id))?;
                 let limits = self.limits(rule.limits, pairs, Some(rule.id))?;
                 let new = if limits == rule.limits {
                     rule.clone()
@@ -211,8 +211,8 @@ impl RuleList {
         }
     }
 
-    /// Returns the position that `pairs` set, else `place`.
-    fn place(&self, pairs: &RulePairs, place: RulePosition) -> Result<RulePosition, RuleError> {
+    /// Returns the position that `pairs` set, else `position`.
+    fn position(&self, pairs: &RulePairs, place: RulePosition) -> Result<RulePosition, RuleError> {
         match pairs.rank {
             Some(name) => Ok(RulePosition::Before(self.named(name)?)),
             None => Ok(place),

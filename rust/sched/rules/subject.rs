@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_fields_of_the_set_are_kept() {
+    fn only_fields_of_the_set_are_copied() {
         let mut attrs = ATTRS;
         attrs.nid = Nid::parse("10.0.0.1@tcp").ok();
         attrs.jobid = JobId::new(b"dd 0");

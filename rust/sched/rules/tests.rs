@@ -72,7 +72,7 @@ fn rule_for(rule_list: &RuleList, text: &str) -> String {
     assert_eq!((set.generation(), set.len() as usize), (7, rule_list.len()));
     let found = &set.rule(set.find(&subject)).unwrap().name;
     let mut rules = rule_list.rules();
-    let walked = rules.find(|rule| rule.conditions.hold(&subject));
+    let walked = rules.find(|rule| rule.conditions.matches(&subject));
     let walked = walked.map_or(&Name::DEFAULT, |rule| &rule.name);
     assert_eq!(found, walked, "{text}");
     found.to_string()

@@ -123,7 +123,7 @@ impl AgentState {
     /// lease with its end.
     fn extend(&self, now: u64) -> Option<(Shared<Lease>, u64)> {
         let lease = &self.granted.as_ref()?.lease;
-        Some((lease.clone(), lease.hold(now)?))
+        Some((lease.clone(), lease.suspend_expiry(now)?))
     }
 
     /// Records that factors with `lease` are in force.

@@ -17,7 +17,7 @@ use crate::sched::{
     parameters::{settable, Values, UNSETTABLE},
     policy::{
         control::{Host, OverseerContext, Parameters, Parts, RunningPart, TextParameter},
-        AnyOverseer, AnyPart, Kept, Kind, Nothing,
+        AnyOverseer, AnyPart, Kind, Nothing, PoliciesData,
     },
     text::{for_each_setting, PolicyCommand},
 };
@@ -97,7 +97,7 @@ impl<I: Item + 'static> ServiceDraft<I> {
     #[cfg(not(MODULE))]
     pub fn show(&self, name: &str) -> Result<String> {
         let mut out = String::new();
-        let mut texts = Kept::texts::<Self>();
+        let mut texts = PoliciesData::texts::<Self>();
         let text = texts.find(|text: &&TextParameter<Self>| text.name == name);
         text.ok_or(UNSETTABLE)?.show(self, &mut out)?;
         Ok(out)
@@ -128,7 +128,7 @@ impl<I: Item + 'static> ServiceDraft<I> {
             // Values may contradict each other until the last line.
             Some(stored) => self.change(|parameters| (stored.set)(&mut parameters.values, value)),
             None => {
-                let mut texts = Kept::texts::<Self>();
+                let mut texts = PoliciesData::texts::<Self>();
                 let text = texts.find(|text: &&TextParameter<Self>| text.name == name);
                 text.and_then(|text| text.store).ok_or(UNSETTABLE)?(self, value)
             }
@@ -184,7 +184,7 @@ impl<I: Item + 'static> Host for ServiceDraft<I> {
         }
     }
 
-    fn note(&self, f: impl FnOnce(&mut Kept)) {
+    fn update_policy_data(&self, f: impl FnOnce(&mut PoliciesData)) {
         match self.stored.try_borrow_mut() {
             Ok(mut stored) => f(&mut stored.parameters.kept),
             Err(_) => bug!(),

@@ -3,7 +3,7 @@
 //! Overseer of the parts of a service, while a head runs a policy that needs one.
 //!
 //! ```text
-//!              a head gets the policy           periodic looks           no head has the policy
+//!              a head gets the policy           periodic polls           no head has the policy
 //!   no overseer ─────────────────────▶ overseer ◀──┐ ─────────▶ ... ─────────────▶ no overseer
 //!                                          │       │ new parts receive its latest update
 //!                                          └───────┘
@@ -16,7 +16,7 @@ use super::{each_part, Primaries, ServiceHost, ServiceParts};
 use crate::sched::{
     error::Result,
     mem::NoMemory,
-    policy::{control::Parameters, AnyOverseer, AnyUpdate, Kept, Part, ROWS},
+    policy::{control::Parameters, AnyOverseer, AnyUpdate, Part, PoliciesData, ROWS},
 };
 
 /// Effect of a change of policies on the overseer.
@@ -65,13 +65,13 @@ impl OverseerChange {
     pub(super) fn commit(
         self,
         host: &impl ServiceHost,
-        kept: &Kept,
+        kept: &PoliciesData,
         install: impl FnOnce(),
     ) -> Result<Option<AnyUpdate>> {
         let now = host.now();
         let (old, update) = host.overseer(|overseer, context| {
             if let (Self::Keep(_), Some(overseer)) = (&self, &mut *overseer) {
-                overseer.follow(kept, context, now)?;
+                overseer.sync(kept, context, now)?;
             }
             install();
             let old = match self {
@@ -93,27 +93,27 @@ impl OverseerChange {
 ///
 /// # Errors
 ///
-/// `ENOMEM`: the next look tries again.
-pub fn look(host: &impl ServiceParts, due: bool) -> (bool, core::result::Result<(), NoMemory>) {
+/// `ENOMEM`: the next poll tries again.
+pub fn poll(host: &impl ServiceParts, due: bool) -> (bool, core::result::Result<(), NoMemory>) {
     host.overseer(|overseer, context| {
         let Some(overseer) = overseer else {
             return (false, Ok(()));
         };
-        let looked = match overseer.look(host.now(), context, due) {
-            Ok(looked) => looked,
+        let polled = match overseer.poll(host.now(), context, due) {
+            Ok(polled) => polled,
             Err(NoMemory) => return (false, Err(NoMemory)),
         };
         let mut done = Ok(());
-        if looked.refresh {
+        if polled.refresh {
             refresh(host, overseer);
             // The refresh may have given parts new state.
-            match overseer.look(host.now(), context, false) {
+            match overseer.poll(host.now(), context, false) {
                 Ok(again) if again.refresh => refresh(host, overseer),
                 Ok(_) => {}
                 Err(NoMemory) => done = Err(NoMemory),
             }
         }
-        (looked.moved, done)
+        (polled.moved, done)
     })
 }
 

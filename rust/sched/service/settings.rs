@@ -16,7 +16,7 @@ use crate::sched::{
     policy::{
         control::{addresses, Parameters},
         params::BufferMax,
-        Config, Kept, Kind,
+        Config, Kind, PoliciesData,
     },
     text::PolicyCommand,
 };
@@ -65,7 +65,7 @@ impl Stored {
         let old = core::mem::replace(&mut self.primaries, primaries);
         self.configure();
         if self.primaries != old {
-            self.parameters.kept.follow(&old, &self.primaries)?;
+            self.parameters.kept.sync(&old, &self.primaries)?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl ServiceSettings {
     }
 
     /// Calls `f` to record data in the kept state of which parts need no update.
-    pub fn note(&mut self, f: impl FnOnce(&mut Kept)) {
+    pub fn update_policy_data(&mut self, f: impl FnOnce(&mut PoliciesData)) {
         f(&mut self.stored.parameters.kept);
     }
 
@@ -309,7 +309,7 @@ impl ServiceSettings {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn furnish<S: ServiceHost>(
+    pub fn install_parts<S: ServiceHost>(
         &mut self,
         host: &S,
         heads: impl Iterator<Item = impl HeadAccess<Item = S::Item>>,
@@ -346,8 +346,8 @@ impl ServiceSettings {
         self.replaced = true;
         let mut parameters = self.parameters().clone();
         // No policy runs in the other service yet.
-        let followed = parameters.kept.follow(self.primaries(), &[None; 2]);
-        bug!(followed.is_err());
+        let synced = parameters.kept.sync(self.primaries(), &[None; 2]);
+        bug!(synced.is_err());
         (parameters, self.defaults)
     }
 

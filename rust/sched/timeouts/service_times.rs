@@ -37,7 +37,7 @@ impl ServiceTimes {
     }
 
     /// Sets the terms to `terms`.
-    pub fn follow(&mut self, terms: &TimeoutTerms) {
+    pub fn set_terms(&mut self, terms: &TimeoutTerms) {
         self.terms = *terms;
     }
 
@@ -83,7 +83,7 @@ mod tests {
     /// Creates a history of 8 s in bins of 2 s, with timeouts of at least 1.25 s.
     fn quick() -> ServiceTimes {
         let mut times = ServiceTimes::new();
-        times.follow(&TimeoutTerms {
+        times.set_terms(&TimeoutTerms {
             min: AtMin::new(1).unwrap(),
             history: AtHistory::new(8).unwrap(),
             increment: AtIncrement::new(0).unwrap(),
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn without_deadlines_no_look_is_due() {
         let mut times = ServiceTimes::new();
-        times.follow(&TimeoutTerms {
+        times.set_terms(&TimeoutTerms {
             max: AtMax::new(0).unwrap(),
             fixed: ObdTimeout::new(0).unwrap(),
             ..TimeoutTerms::default()

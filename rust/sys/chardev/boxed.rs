@@ -53,7 +53,7 @@ unsafe impl<T: Submit> Sync for BoxedRequest<T> {}
 
 impl<T: Submit> BoxedRequest<T> {
     const OPS: &'static Ops = &Ops {
-        hold: Self::hold,
+        prepare_queued: Self::prepare_queued,
         submit: Self::submit,
         // Programs end their requests themselves, never in an interrupt.
         count_end: |_| bug!(),
@@ -136,8 +136,8 @@ impl<T: Submit> BoxedRequest<T> {
     ///
     /// # Safety
     ///
-    /// As required by [`Ops::hold`].
-    unsafe fn hold(_node: NonNull<Node>) {}
+    /// As required by [`Ops::prepare_queued`].
+    unsafe fn prepare_queued(_node: NonNull<Node>) {}
 
     /// Gives the request back to its front-end.
     ///

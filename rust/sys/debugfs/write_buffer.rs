@@ -130,12 +130,12 @@ impl PartialText {
         Ok(len)
     }
 
-    /// Passes the written text to `obey` if it is not empty and no piece was refused.
-    pub(super) fn close(&self, obey: impl FnOnce(Result<&str>)) {
+    /// Passes the written text to `execute` if it is not empty and no piece was refused.
+    pub(super) fn close(&self, execute: impl FnOnce(Result<&str>)) {
         let written = self.written.lock();
         if written.spoilt.is_none() && !written.bytes.is_empty() {
             let text = text_of(&written.bytes);
-            obey(text.map(|text| text.strip_suffix('\n').unwrap_or(text)));
+            execute(text.map(|text| text.strip_suffix('\n').unwrap_or(text)));
         }
     }
 }

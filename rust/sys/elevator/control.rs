@@ -19,7 +19,7 @@ pub(super) enum SchedulerChange<S> {
 
 /// Progress of an instance. The block layer frees instances that it has not started, too.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Stage {
+pub(super) enum InstanceState {
     Created,
     Started,
     Freed,
@@ -31,7 +31,7 @@ pub(super) struct SchedulerControl<T: Scheduler> {
     pub(super) change: SchedulerChange<T::Settings>,
     /// Result of the last change.
     pub(super) outcome: Result,
-    pub(super) stage: Stage,
+    pub(super) state: InstanceState,
     /// Instance that is to replace this one when the number of hardware queues changes.
     pub(super) successor: Option<Arc<SchedulerInstance<T>>>,
     /// True if changes are refused: the instance has ended, or another instance has replaced it.
@@ -44,7 +44,7 @@ impl<T: Scheduler> SchedulerControl<T> {
             current,
             change: SchedulerChange::Idle,
             outcome: Ok(()),
-            stage: Stage::Created,
+            state: InstanceState::Created,
             successor: None,
             closed: false,
         }

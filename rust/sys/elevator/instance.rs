@@ -15,7 +15,7 @@ use kernel::{
 
 use super::{
     bypass::BypassList,
-    control::{SchedulerControl, Stage},
+    control::{InstanceState, SchedulerControl},
     request_table::{RequestEntry, RequestTable},
     Request, RequestQueue, Scheduler, SubmittedBio,
 };
@@ -198,7 +198,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
     /// frees the successors of the others.
     fn free_lost_successor(&self) {
         let successor = self.control.lock().successor.take();
-        let lost = successor.filter(|new| new.control.lock().stage == Stage::Created);
+        let lost = successor.filter(|new| new.control.lock().state == InstanceState::Created);
         if let Some(lost) = lost {
             // SAFETY: `attach` returned the successor to the block layer, which changes the
             // scheduler of a queue by one task at a time: that change has ended without a start.
@@ -217,8 +217,8 @@ impl<T: Scheduler> SchedulerInstance<T> {
         let data = data.cast_const().cast::<Self>();
         // SAFETY: Made by `Arc::into_raw`.
         let this = unsafe { Arc::from_raw(data) };
-        let stage = core::mem::replace(&mut this.control.lock().stage, Stage::Freed);
-        if stage == Stage::Created {
+        let state = core::mem::replace(&mut this.control.lock().state, InstanceState::Freed);
+        if state == InstanceState::Created {
             // SAFETY: The instance keeps the queue; the block layer does not change its scheduler
             // during the call.
             if let Some(stays) = unsafe { Self::running(this.queue.as_ptr()) } {
@@ -269,7 +269,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
             raw::nrs_queue_throttle_writeback(q, false);
             this.scheduler().follow_depth();
         }
-        this.control.lock().stage = Stage::Started;
+        this.control.lock().state = InstanceState::Started;
         // Never fails: the block layer has already given up the previous scheduler.
         0
     }

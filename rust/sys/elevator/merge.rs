@@ -12,10 +12,10 @@
 //! cgroup of the bios.
 //!
 //! ```text
-//!             hold                     dispatch_request
-//!   arrived ───────▶ queued, hashed ────────────────────▶ not hashed: owned by the driver
-//!                     ▲     │
-//!                     └─────┘ bio_merge
+//!            prepare_queued                dispatch_request
+//!   arrived ───────────────▶ queued, hashed ───────────────▶ not hashed: owned by the driver
+//!                             ▲     │
+//!                             └─────┘ bio_merge
 //! ```
 //!
 //! Lock order: the lock of a partition, then `growing`. No partition is locked under `growing`.
@@ -40,9 +40,9 @@ fn may_queue(bio: BioView<'_>, who: &Submitter<'_>) -> bool {
 }
 
 impl<T: Scheduler> SchedulerInstance<T> {
-    /// Operations of a request that its queue pulls: only `hold` is ever called.
+    /// Operations of a request that its queue pulls: only `prepare_queued` is ever called.
     pub(super) const OPS: &'static Ops = &Ops {
-        hold: Self::hold,
+        prepare_queued: Self::prepare_queued,
         submit: unused,
         count_end: unused,
         end: unused,
@@ -53,8 +53,8 @@ impl<T: Scheduler> SchedulerInstance<T> {
     ///
     /// # Safety
     ///
-    /// As for [`Ops::hold`].
-    unsafe fn hold(node: NonNull<Node>) {
+    /// As for [`Ops::prepare_queued`].
+    unsafe fn prepare_queued(node: NonNull<Node>) {
         // SAFETY: The node is in the entry of a request that is being inserted and still owned by
         // the inserter; the request keeps the queue and its scheduler.
         unsafe {
@@ -135,8 +135,8 @@ impl<T: Scheduler> SchedulerInstance<T> {
         rq: *mut bindings::request,
         bio: *mut bindings::bio,
     ) -> bool {
-        // SAFETY: A hashed request has its entry, in which `hold` wrote `whose`; the block layer
-        // passes a valid bio.
+        // SAFETY: A hashed request has its entry, in which `prepare_queued` wrote `whose`; the
+        // block layer passes a valid bio.
         unsafe {
             let entry = (*rq).elv.priv_[0].cast::<RequestEntry>();
             let who = task::submitter().of_bio(BioView::new(bio));

@@ -475,7 +475,7 @@ mod tests {
     ];
 
     /// Returns the text of the difference of `last`, compared after the rows `RIGHT`.
-    fn said(btf: &[u8], last: LayoutRow<'_>) -> Option<String> {
+    fn difference_of(btf: &[u8], last: LayoutRow<'_>) -> Option<String> {
         let rows = RIGHT.into_iter().chain([last]);
         compare(btf, rows).err().map(|why| why.to_string())
     }
@@ -513,7 +513,7 @@ mod tests {
                 (row("que", None, 24), "struct que does not exist"),
                 (row("ueue", Some("data"), 8), "struct ueue does not exist"),
             ] {
-                assert_eq!(said(&btf, last).unwrap_or_default(), want);
+                assert_eq!(difference_of(&btf, last).unwrap_or_default(), want);
             }
         }
     }

@@ -7,7 +7,7 @@ use core::{
     ptr::{self, NonNull},
 };
 
-use super::{Held, Node, NodePlace};
+use super::{Held, Node, NodeHandle};
 use crate::{sched::item::Fifo, sys::atomic::AtomicWord};
 
 /// Last number given to a queue.
@@ -108,16 +108,16 @@ impl Fifo for NodeFifo {
         Some(first)
     }
 
-    fn remove(&mut self, place: &NodePlace) -> Option<Held> {
-        if self.number == 0 || place.tag().queue.get() != self.number {
+    fn remove(&mut self, handle: &NodeHandle) -> Option<Held> {
+        if self.number == 0 || handle.tag().queue.get() != self.number {
             return None;
         }
-        if self.first.as_ref().is_some_and(|first| first.0 == place.0) {
+        if self.first.as_ref().is_some_and(|first| first.0 == handle.0) {
             return self.pop();
         }
         // SAFETY: The node has the queue's number, so by the type invariant this queue owns it. It
         // is not the first node, so there is no `Held` for it.
-        let mut held = unsafe { Held::from_raw(place.0) };
+        let mut held = unsafe { Held::from_raw(handle.0) };
         let body = held.node_mut();
         let next = core::mem::replace(&mut body.next, ptr::null_mut());
         let prev = core::mem::replace(&mut body.prev, ptr::null_mut());
@@ -211,43 +211,43 @@ mod tests {
     fn a_registered_request_is_found() -> Result {
         let probe = test_request::SubmitProbe::new()?;
         let (mut fifo, mut other) = (NodeFifo::new(), NodeFifo::new());
-        let mut places = [const { None }; 5];
-        for (arrival, place) in (1..=5).zip(&mut places) {
+        let mut handles = [const { None }; 5];
+        for (arrival, handle) in (1..=5).zip(&mut handles) {
             let mut held = test_request::request(&probe, arrival, 0, Priority::Regular)?;
             held.set_mark(arrival * 10);
             // The second request is not registered.
-            *place = (arrival != 2).then(|| held.register());
+            *handle = (arrival != 2).then(|| held.register());
             fifo.push(held);
         }
         let mut good = true;
         // Removes from the middle, the end and the beginning.
         for index in [3, 4, 0] {
-            let Some(place) = places.get_mut(index).and_then(Option::take) else {
+            let Some(handle) = handles.get_mut(index).and_then(Option::take) else {
                 continue;
             };
-            good &= item::Place::mark(&place) == (index as u64 + 1) * 10;
-            good &= other.remove(&place).is_none();
-            match fifo.remove(&place) {
+            good &= item::ItemHandle::mark(&handle) == (index as u64 + 1) * 10;
+            good &= other.remove(&handle).is_none();
+            match fifo.remove(&handle) {
                 Some(mut held) => {
-                    good &= fifo.remove(&place).is_none();
-                    held.unregister(place);
+                    good &= fifo.remove(&handle).is_none();
+                    held.unregister(handle);
                     good &= held.arrival() == index as u64 + 1;
                     test_request::discard(held);
                 }
                 None => {
                     good = false;
-                    core::mem::forget(place);
+                    core::mem::forget(handle);
                 }
             }
         }
         good &= fifo.len() == 2;
         // `append` moved the request to a queue without a number, so neither queue finds it.
         other.append(&mut fifo);
-        if let Some(place) = places.get_mut(2).and_then(Option::take) {
-            good &= fifo.remove(&place).is_none() && other.remove(&place).is_none();
+        if let Some(handle) = handles.get_mut(2).and_then(Option::take) {
+            good &= fifo.remove(&handle).is_none() && other.remove(&handle).is_none();
             while let Some(mut held) = other.pop() {
                 if held.arrival() == 3 {
-                    held.unregister(place);
+                    held.unregister(handle);
                     test_request::discard(held);
                     break;
                 }

@@ -102,7 +102,7 @@ pub(crate) fn request(
     let range = ByteRange::new(0, 0, bytes);
     let boxed = BoxedRequest::new(fake, cost, range, NodeAccount::new(priority, 0), GFP_KERNEL)?;
     let mut held = boxed.into_held();
-    held.hold(name);
+    held.prepare_queued(name);
     Ok(held)
 }
 

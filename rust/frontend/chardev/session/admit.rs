@@ -104,7 +104,7 @@ impl Session {
             self.concurrency.fed();
         }
         if waited {
-            self.hand_on();
+            self.wake_next();
         }
         result
     }
@@ -382,7 +382,7 @@ impl Session {
     }
 
     /// Wakes the next task that waits for room, if this writer left any.
-    fn hand_on(&self) {
+    fn wake_next(&self) {
         let room = {
             let inner = self.inner.lock();
             inner.live < self.terms.limit
@@ -390,7 +390,7 @@ impl Session {
         if room {
             self.roomy.notify_one();
         }
-        self.concurrency.hand_on();
+        self.concurrency.wake_next();
     }
 
     /// Moves a request and its predecessors to high priority.

@@ -168,7 +168,7 @@ impl TableState {
             last: statement.look >= deadline,
             ..DeadlineWatch::NONE
         };
-        (self.place(idx, place), false)
+        (self.move_watch(idx, place), false)
     }
 
     /// Returns the time until the deadline of a request, ms; `None`: it has passed; 0: there is
@@ -187,7 +187,7 @@ impl TableState {
     /// Marks the deadline of a request as passed.
     fn expire(&mut self, idx: u32, found: &mut EarlyFindings) {
         found.expired = found.expired.wrapping_add(1);
-        self.place(idx, WatchQueue::None);
+        self.move_watch(idx, WatchQueue::None);
         if let Some(row) = self.rows.at_mut(idx) {
             row.expired = true;
         }
@@ -195,7 +195,7 @@ impl TableState {
 
     /// Takes the most urgent early replies, at most `max`; late ones are left to the timer.
     /// `estimate` is the estimate to report.
-    pub(super) fn take_told(
+    pub(super) fn take_replies(
         &mut self,
         max: u32,
         estimate: u32,
@@ -216,7 +216,7 @@ impl TableState {
             (row.watch.deadline, row.watch.granted, row.watch.flags) = (granted, 0, 0);
             let timeout = between(row.arrival, granted);
             let look = early::wake(terms, granted).clamp(now, granted);
-            self.place(idx, WatchQueue::Waiting(look));
+            self.move_watch(idx, WatchQueue::Waiting(look));
             *to = Some(TakenReply {
                 handle,
                 deadline,
@@ -234,7 +234,7 @@ impl TableState {
         if matches!(row.watch.place, WatchQueue::Waiting(_)) {
             row.watch.granted = core::mem::replace(&mut row.watch.deadline, reply.deadline);
             row.watch.flags = reply.record.header.flags;
-            self.place(reply.handle.idx(), WatchQueue::Reported);
+            self.move_watch(reply.handle.idx(), WatchQueue::Reported);
         }
     }
 
@@ -261,7 +261,7 @@ impl TableState {
     }
 
     /// Processes due watches, at most [`CHUNK`].
-    pub(super) fn look(&mut self, terms: &TimeoutTerms) -> EarlyFindings {
+    pub(super) fn process_watches(&mut self, terms: &TimeoutTerms) -> EarlyFindings {
         let mut found = EarlyFindings::default();
         let now = misc::millis();
         found.readable = self.window.close(now);
@@ -288,7 +288,7 @@ impl TableState {
                         found.sample = found.sample.max(sample);
                     }
                     row.watch.granted = deadline;
-                    found.readable |= self.place(idx, WatchQueue::Reported);
+                    found.readable |= self.move_watch(idx, WatchQueue::Reported);
                 }
                 EarlyReply::Refuse(why) if stated.deadline <= now => {
                     if matches!(why, EarlyRefusal::Late) && !row.watch.last {
@@ -299,7 +299,7 @@ impl TableState {
                 EarlyReply::Refuse(_) => {
                     found.refused = found.refused.wrapping_add(1);
                     row.watch.last = true;
-                    self.place(idx, WatchQueue::Waiting(stated.deadline));
+                    self.move_watch(idx, WatchQueue::Waiting(stated.deadline));
                 }
             }
         }
@@ -328,7 +328,7 @@ impl TableState {
         row.watch.busy = until.max(row.watch.busy);
         row.watch.flags |= wire::EARLY_BUSY;
         row.watch.last = false;
-        let first = self.place(idx, WatchQueue::Reported);
+        let first = self.move_watch(idx, WatchQueue::Reported);
         Some(BusyOutcome::Deadline { first })
     }
 }

@@ -179,7 +179,7 @@ impl Session {
             self.count_checked(&late);
             return Err(error);
         }
-        let early = inner.take_told(max, estimate, &terms);
+        let early = inner.take_replies(max, estimate, &terms);
         let sent = early.iter().flatten().count() as u32;
         let mut left = max.saturating_sub(sent);
         let mut recovered = None;

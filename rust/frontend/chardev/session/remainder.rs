@@ -67,7 +67,7 @@ impl WorkItem for SessionWork {
         let Some(session) = &*session else {
             return;
         };
-        while session.look(misc::now()) {
+        while session.check_deadlines(misc::now()) {
             misc::cond_resched();
         }
     }

@@ -618,7 +618,7 @@ impl TableState {
 
     /// Moves the watch of a request to a queue; returns true if it is the first early reply to be
     /// read.
-    pub(super) fn place(&mut self, idx: u32, place: WatchQueue) -> bool {
+    pub(super) fn move_watch(&mut self, idx: u32, place: WatchQueue) -> bool {
         let Some(row) = self.rows.at_mut(idx) else {
             bug!();
             return false;
@@ -649,7 +649,7 @@ impl TableState {
             .rows
             .at(idx)
             .map_or(DeadlineWatch::NONE, |row| row.watch);
-        self.place(idx, WatchQueue::None);
+        self.move_watch(idx, WatchQueue::None);
         watch.place != WatchQueue::None && watch.deadline <= misc::millis()
     }
 

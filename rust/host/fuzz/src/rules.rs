@@ -48,7 +48,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
 /// Returns the name of the first matching rule, found by checking every rule in order.
 pub fn walk(rule_list: &RuleList, subject: &Subject) -> Name {
     let mut rules = rule_list.rules();
-    let found = rules.find(|rule| rule.conditions.hold(subject));
+    let found = rules.find(|rule| rule.conditions.matches(subject));
     found.map_or(Name::DEFAULT, |rule| rule.name)
 }
 

@@ -27,9 +27,9 @@ impl Request {
 }
 
 /// Reference to a queued request by id.
-pub struct Place(u64);
+pub struct RequestHandle(u64);
 
-impl item::Place for Place {
+impl item::ItemHandle for RequestHandle {
     fn mark(&self) -> u64 {
         0
     }
@@ -37,7 +37,7 @@ impl item::Place for Place {
 
 impl item::Item for Request {
     type Fifo = Fifo;
-    type Place = Place;
+    type Handle = RequestHandle;
 
     fn cost(&self) -> Cost {
         Cost::of_bytes(4096)
@@ -59,12 +59,12 @@ impl item::Item for Request {
         self.mark = mark;
     }
 
-    fn register(&mut self) -> Place {
-        Place(self.id)
+    fn register(&mut self) -> RequestHandle {
+        RequestHandle(self.id)
     }
 
-    fn unregister(&mut self, place: Place) {
-        assert_eq!(place.0, self.id);
+    fn unregister(&mut self, handle: RequestHandle) {
+        assert_eq!(handle.0, self.id);
     }
 }
 
@@ -96,8 +96,8 @@ impl item::Fifo for Fifo {
         self.0.pop_front()
     }
 
-    fn remove(&mut self, place: &Place) -> Option<Request> {
-        let at = self.0.iter().position(|request| request.id == place.0)?;
+    fn remove(&mut self, handle: &RequestHandle) -> Option<Request> {
+        let at = self.0.iter().position(|request| request.id == handle.0)?;
         self.0.remove(at)
     }
 

@@ -214,7 +214,7 @@ fn agent(c: &mut Criterion) {
     let mut parts = RunningParts::default();
     parts.add(Priority::Regular, part);
     let mut parameters = Parameters::new(Values::default()).expect("memory");
-    let started = parameters.kept.follow(&[None; 2], &[Some(config), None]);
+    let started = parameters.kept.sync(&[None; 2], &[Some(config), None]);
     started.expect("memory");
     let mut group = c.benchmark_group("agent");
     group
@@ -226,7 +226,7 @@ fn agent(c: &mut Criterion) {
             let reading = Reading::of(&parts).expect("memory");
             let changes = told.changes(1, &reading, true);
             let service = changes.fold(0, |sum, (report, _)| sum ^ report.account.service);
-            told.note(1, reading);
+            told.record(1, reading);
             service
         });
     });

@@ -6,7 +6,7 @@ use crate::{
     attr::{Attrs, Id},
     capacity::Capacity,
     class::ClassId,
-    item::{ByteRange, Cost, Direction, Fifo, Item, Place},
+    item::{ByteRange, Cost, Direction, Fifo, Item, ItemHandle},
     mem::{Need, NoMemory, Shared},
     partition::{Placement, Scheduled},
     policy::{
@@ -65,7 +65,7 @@ fn number() -> u64 {
 
 /// Applies `change` to the state of the request registered as `number`; does nothing if it does not
 /// exist.
-fn note(number: u64, change: impl FnOnce(&mut ArenaRequest)) {
+fn update_registered(number: u64, change: impl FnOnce(&mut ArenaRequest)) {
     if number == 0 {
         return;
     }
@@ -77,7 +77,7 @@ fn note(number: u64, change: impl FnOnce(&mut ArenaRequest)) {
 #[derive(Debug)]
 pub struct Number(u64);
 
-impl Place for Number {
+impl ItemHandle for Number {
     fn mark(&self) -> u64 {
         KNOWN.with_borrow(|known| known.get(&self.0).map_or(0, |known| known.mark))
     }
@@ -131,7 +131,7 @@ impl Scheduled for Request {
 
 impl Item for Request {
     type Fifo = IndexFifo;
-    type Place = Number;
+    type Handle = Number;
 
     fn cost(&self) -> Cost {
         Cost::new(self.direction, u64::from(self.pages) * 4096)
@@ -151,7 +151,7 @@ impl Item for Request {
 
     fn set_mark(&mut self, mark: u64) {
         self.mark = mark;
-        note(self.registered, |known| known.mark = mark);
+        update_registered(self.registered, |known| known.mark = mark);
     }
 
     fn register(&mut self) -> Number {
@@ -165,9 +165,9 @@ impl Item for Request {
         Number(self.registered)
     }
 
-    fn unregister(&mut self, place: Number) {
-        assert_eq!(self.registered, place.0, "another request's place");
-        KNOWN.with_borrow_mut(|known| known.remove(&place.0));
+    fn unregister(&mut self, handle: Number) {
+        assert_eq!(self.registered, handle.0, "another request's handle");
+        KNOWN.with_borrow_mut(|known| known.remove(&handle.0));
         self.registered = 0;
     }
 }
@@ -190,7 +190,7 @@ impl IndexFifo {
         let next = self.list.first().and_then(|next| arena.at(next));
         self.front = next.map(|record| record.request);
         let request = arena.remove(idx)?.request;
-        note(request.registered, |known| known.idx = None);
+        update_registered(request.registered, |known| known.idx = None);
         Some(request)
     }
 }
@@ -229,7 +229,7 @@ impl Fifo for IndexFifo {
         ARENA.with_borrow_mut(|arena| {
             let idx = insert(arena, record).idx();
             self.list.push(arena, idx);
-            note(request.registered, |known| known.idx = Some(idx));
+            update_registered(request.registered, |known| known.idx = Some(idx));
         });
         self.front = self.front.or(Some(request));
         self.len += 1;
@@ -242,8 +242,8 @@ impl Fifo for IndexFifo {
         })
     }
 
-    fn remove(&mut self, place: &Number) -> Option<Request> {
-        let idx = KNOWN.with_borrow(|known| known.get(&place.0)?.idx)?;
+    fn remove(&mut self, handle: &Number) -> Option<Request> {
+        let idx = KNOWN.with_borrow(|known| known.get(&handle.0)?.idx)?;
         ARENA.with_borrow_mut(|arena| {
             let here = arena.at(idx)?.queue == self.number;
             here.then(|| self.take(arena, idx)).flatten()

@@ -6,7 +6,7 @@ use crate::{
     arena::{fair_update, feed, hand_gates, lone_part, walk},
     attr::{Attrs, Id},
     class::ClassId,
-    item::{ByteRange, Cost, Direction, Fifo, Item, Place},
+    item::{ByteRange, Cost, Direction, Fifo, Item, ItemHandle},
     jobid::JobId,
     mem::Shared,
     policy::{
@@ -164,7 +164,7 @@ struct BareFifo(VecDeque<Bare>);
 /// Reference to a registered request; unused, because no request is registered.
 struct Unplaced;
 
-impl Place for Unplaced {
+impl ItemHandle for Unplaced {
     fn mark(&self) -> u64 {
         0
     }
@@ -172,7 +172,7 @@ impl Place for Unplaced {
 
 impl Item for Bare {
     type Fifo = BareFifo;
-    type Place = Unplaced;
+    type Handle = Unplaced;
 
     fn cost(&self) -> Cost {
         Cost::new(Direction::Read, u64::from(self.pages) * 4096)

@@ -59,10 +59,10 @@ impl Managed {
     pub fn queue(&self, party: ClientKey, target: u32, now: u64) -> GateClaim {
         let who = RequestOwner { party, target };
         let claim = self.gates.claim(&who, &GateClaim::NONE, || false, now);
-        if let Some(gate) = self.gates.get(claim.place()) {
+        if let Some(gate) = self.gates.get(claim.idx()) {
             gate.join(&claim);
         }
-        self.gates.announce(claim.place());
+        self.gates.announce(claim.idx());
         claim
     }
 
@@ -75,7 +75,7 @@ impl Managed {
 
     /// Returns the gate of a claim.
     pub fn gate(&self, claim: &GateClaim) -> &Gate {
-        self.gates.get(claim.place()).expect("a gate")
+        self.gates.get(claim.idx()).expect("a gate")
     }
 
     /// Ends the requests of `claims`.
@@ -86,12 +86,12 @@ impl Managed {
     }
 
     /// Performs a look, and a tick if `due`.
-    pub fn look(&mut self, due: bool, now: u64) {
+    pub fn poll(&mut self, due: bool, now: u64) {
         self.look_in(&Nothing, due, now);
     }
 
     /// Performs a look in `context`.
     pub fn look_in(&mut self, context: &dyn OverseerContext, due: bool, now: u64) {
-        self.manager.look(context, due, now).expect("memory");
+        self.manager.poll(context, due, now).expect("memory");
     }
 }

@@ -36,9 +36,9 @@ pub enum Relate {
     As(Relation),
 }
 
-/// Stage of a request between arrival and completion.
+/// Phase of a request between arrival and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum RequestPhase {
     /// Blocked by other requests.
     Blocked,
     /// Not in the order table, because no record is free.
@@ -56,8 +56,8 @@ struct ServerEnv {
     /// Expiry of the timer, ns; 0 if it is not armed.
     timer: u64,
     started: Vec<u64>,
-    /// Stage and record of each request from arrival to completion.
-    here: BTreeMap<u64, (Stage, Option<RecordId>)>,
+    /// Phase and record of each request from arrival to completion.
+    here: BTreeMap<u64, (RequestPhase, Option<RecordId>)>,
     /// Requests in flight.
     device: HashMap<u64, Request>,
 }
@@ -94,7 +94,7 @@ impl Env<Request, Config> for ServerEnv {
     fn send(&mut self, request: Request) {
         assert_eq!(request.registered, 0, "found in a queue though it started");
         self.started.push(request.id);
-        let at = (Stage::Started, request.placement.record);
+        let at = (RequestPhase::Started, request.placement.record);
         self.here.insert(request.id, at);
         self.device.insert(request.id, request);
     }
@@ -116,7 +116,7 @@ impl Env<Request, Config> for ServerEnv {
 
     fn note_queued(&mut self, request: &Request) {
         let placement = &request.placement;
-        let at = (Stage::Queued(placement.priority), placement.record);
+        let at = (RequestPhase::Queued(placement.priority), placement.record);
         self.here.insert(request.id, at);
     }
 }
@@ -217,19 +217,19 @@ impl Server {
             AdmissionOutcome::Passed(request) => self.env.send(request),
             AdmissionOutcome::Queued => {}
             AdmissionOutcome::Blocked => {
-                let stage = match arrived.record {
-                    Some(_) => Stage::Blocked,
-                    None => Stage::Overflowed,
+                let phase = match arrived.record {
+                    Some(_) => RequestPhase::Blocked,
+                    None => RequestPhase::Overflowed,
                 };
-                self.env.here.entry(id).or_insert((stage, arrived.record));
+                self.env.here.entry(id).or_insert((phase, arrived.record));
             }
             AdmissionOutcome::Refused(_) => return false,
         }
         round::arrived(self, arrived.others);
-        if arrived.needs_memory && self.furnish() {
+        if arrived.needs_memory && self.feed_parts() {
             self.run_all();
         }
-        self.settle();
+        self.apply_pending();
         true
     }
 
@@ -259,7 +259,7 @@ impl Server {
                 machine.end(&mut server.env, now, &placement, cost, most);
             });
         }
-        self.settle();
+        self.apply_pending();
         Some(request)
     }
 
@@ -287,7 +287,7 @@ impl Server {
             let spare = self.machine.order().need().allocate().expect("memory");
             self.machine.order().grow(spare);
         }
-        self.settle();
+        self.apply_pending();
     }
 
     /// Installs another policy on both heads. The previous policy is drained if there is an
@@ -330,7 +330,7 @@ impl Server {
                 part.age(self.now, 64);
             }
         }
-        if self.furnish() {
+        if self.feed_parts() {
             self.run_all();
         }
         self.env.now = self.now;
@@ -338,7 +338,7 @@ impl Server {
             self.env.timer = 0;
             self.machine.expired(&mut self.env, self.now);
         }
-        self.settle();
+        self.apply_pending();
     }
 
     /// Takes a slot, as another partition does; returns false if none is free.
@@ -352,7 +352,7 @@ impl Server {
     pub fn unstall(&mut self, stall: u64) -> bool {
         self.env.now = self.now;
         let stalled = self.machine.unstall(&mut self.env, self.now, stall);
-        self.settle();
+        self.apply_pending();
         stalled
     }
 
@@ -366,8 +366,8 @@ impl Server {
         self.env.here.len()
     }
 
-    /// Returns the stage of a request.
-    pub fn stage(&self, id: u64) -> Option<Stage> {
+    /// Returns the phase of a request.
+    pub fn phase(&self, id: u64) -> Option<RequestPhase> {
         Some(self.env.here.get(&id)?.0)
     }
 
@@ -385,12 +385,12 @@ impl Server {
     fn reorder(&mut self, change: impl FnOnce(&mut Order<Request>)) {
         self.env.now = self.now;
         self.machine.reorder(&mut self.env, self.now, change);
-        self.settle();
+        self.apply_pending();
     }
 
     /// Does the deferred work of the order table, as the service's progress guard does, and uses
     /// free slots.
-    fn settle(&mut self) {
+    fn apply_pending(&mut self) {
         self.env.now = self.now;
         while self.machine.run_some_actions(&mut self.env, self.now) {}
         round::pass_on(self, 0);
@@ -401,12 +401,12 @@ impl Server {
     fn run_all(&mut self) {
         self.env.now = self.now;
         self.machine.reconsider(&mut self.env, self.now);
-        self.settle();
+        self.apply_pending();
     }
 
     /// Allocates the memory that parts need and sets up new gates, as the service's worker does.
     /// Returns true if a part has gates.
-    fn furnish(&mut self) -> bool {
+    fn feed_parts(&mut self) -> bool {
         let mut has_gates = false;
         for priority in Priority::ALL {
             for (_, part) in self.machine.head(priority).parts_mut() {

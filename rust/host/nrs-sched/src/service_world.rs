@@ -10,7 +10,7 @@ use crate::{
     mem::Shared,
     owners::Owners,
     parameters::{self, Parameter, Values},
-    policy::{control::OverseerContext, AnyOverseer, Config, Kept, Kind, Nothing, Tunables},
+    policy::{control, AnyOverseer, Config, Kind, Nothing, PoliciesData, Tunables},
     report::Report,
     service::{
         agent::{AgentState, FactorState},
@@ -136,7 +136,7 @@ impl ServiceWorld {
         let new: Vec<WorldHead> = cpts
             .flat_map(|cpt| Priority::ALL.map(|priority| WorldHead::new(target, cpt, priority)))
             .collect();
-        self.settings.borrow_mut().furnish(self, new.iter())?;
+        self.settings.borrow_mut().install_parts(self, new.iter())?;
         self.heads.extend(new);
         Ok(())
     }
@@ -177,7 +177,7 @@ impl ServiceWorld {
         if let Some(stored) = &parameter.value {
             return self.settings(|settings| settings.set(self, stored, text));
         }
-        let mut texts = Kept::texts::<Self>();
+        let mut texts = PoliciesData::texts::<Self>();
         let found = texts.find(|one| one.name == name).ok_or(none)?;
         let denied = Error::new(Code::Permission, "the parameter is not writable");
         found.store.ok_or(denied)?(self, text)
@@ -206,7 +206,7 @@ impl ServiceWorld {
             let values = self.settings.borrow().parameters().values;
             (stored.show)(&values, &mut out)?;
         } else {
-            let mut texts = Kept::texts::<Self>();
+            let mut texts = PoliciesData::texts::<Self>();
             let found = texts.find(|one| one.name == name).ok_or(none)?;
             found.show(self, &mut out)?;
         }
@@ -229,7 +229,7 @@ impl ServiceWorld {
             policies::report_policies(self, &primaries, map)
         });
         done.map_err(|_| fmt::Error)?;
-        for text in Kept::texts::<Self>() {
+        for text in PoliciesData::texts::<Self>() {
             if let Some(report) = text.report {
                 match map.part(text.name, |map| report(self, map)) {
                     Err(error) if error.code != Code::NoDevice => return Err(fmt::Error),
@@ -284,7 +284,7 @@ impl ServiceParts for ServiceWorld {
 
     fn overseer<R>(
         &self,
-        f: impl FnOnce(&mut Option<AnyOverseer>, &dyn OverseerContext) -> R,
+        f: impl FnOnce(&mut Option<AnyOverseer>, &dyn control::OverseerContext) -> R,
     ) -> R {
         f(&mut self.overseer.borrow_mut(), &Nothing)
     }

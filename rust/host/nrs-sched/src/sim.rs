@@ -288,7 +288,7 @@ impl Sim {
             Some(class) if !self.forgetful && part.is_live(class) => class,
             _ => {
                 let class = part.classify(&from.attrs, self.now);
-                part.note(class, &from.attrs, self.now);
+                part.record_attrs(class, &from.attrs, self.now);
                 feed(part);
                 from.class = Some(class);
                 class
@@ -484,7 +484,7 @@ impl Sim {
         let weights = self.weights.apply(items);
         let weights = weights.unwrap_or_else(|error| panic!("{items}: {error:?}"));
         self.weights = mem::Shared::new(weights).expect("memory");
-        self.tell();
+        self.update_parts();
         self.ideal.weigh(&self.weights);
     }
 
@@ -508,11 +508,11 @@ impl Sim {
         change(&mut self.tunables);
         let new = fairshare::Config::parse(None, &self.tunables);
         assert_eq!(old, new);
-        self.tell();
+        self.update_parts();
     }
 
     /// Passes the weights and the parameters to all parts.
-    fn tell(&mut self) {
+    fn update_parts(&mut self) {
         let update = Update::new(self.weights.clone(), &self.tunables);
         for marked in &mut self.parts {
             let _ = marked

@@ -9,7 +9,7 @@ use crate::{
     attr::{Attrs, Id, Priority},
     order::{Relation, PREDECESSORS_MAX},
     policy::Config,
-    server::{Relate, Server, Stage},
+    server::{Relate, RequestPhase, Server},
 };
 use std::collections::BTreeSet;
 
@@ -190,10 +190,10 @@ impl Watched {
     pub fn force_all(&mut self) {
         let server = &self.server;
         for (id, known) in (0..).zip(&mut self.all) {
-            let here = !matches!(server.stage(id), None | Some(Stage::Started));
+            let here = !matches!(server.phase(id), None | Some(RequestPhase::Started));
             // The table contains only requests with a record and overflowed requests.
             let known_there =
-                server.record(id).is_some() || server.stage(id) == Some(Stage::Overflowed);
+                server.record(id).is_some() || server.phase(id) == Some(RequestPhase::Overflowed);
             known.forced |= here && known_there;
         }
         self.server.force_all();
@@ -250,13 +250,13 @@ impl Watched {
     /// Checks that no urgent request is delayed by a request that is not urgent.
     pub fn check_urgent(&self) {
         for (id, known) in (0..).zip(&self.all) {
-            let here = !matches!(self.server.stage(id), None | Some(Stage::Started));
+            let here = !matches!(self.server.phase(id), None | Some(RequestPhase::Started));
             if !here || (!known.high && !known.forced) {
                 continue;
             }
-            let overflowed = self.server.stage(id) == Some(Stage::Overflowed);
+            let overflowed = self.server.phase(id) == Some(RequestPhase::Overflowed);
             for before in self.all_before(id) {
-                let Some(Stage::Queued(priority)) = self.server.stage(before) else {
+                let Some(RequestPhase::Queued(priority)) = self.server.phase(before) else {
                     continue;
                 };
                 assert!(!known.forced, "{before} is queued, {id} is forced");

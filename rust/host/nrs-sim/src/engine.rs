@@ -172,7 +172,7 @@ impl Engine {
             self.state.now = self.end;
         }
         for server in &mut self.servers {
-            server.look(self.state.now);
+            server.account_withheld(self.state.now);
         }
     }
 

@@ -67,7 +67,7 @@ fn differences_are_reported() {
     let step = |old: &mut LastReading, instance, now: &[(u64, u64)], all| {
         let now = reading(now);
         let said = reported(old.changes(instance, &now, all));
-        old.note(instance, now);
+        old.record(instance, now);
         said
     };
     let mut step = |instance, now: &[(u64, u64)], all| step(&mut told_last, instance, now, all);

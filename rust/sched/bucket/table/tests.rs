@@ -66,11 +66,11 @@ fn another_unit_is_the_same_bucket() {
     assert!(ready.abs_diff(NOW) < fast / 32, "{}", ready.abs_diff(NOW));
     let left = NOW - buckets.level(&new).unwrap().0;
     assert!(left.abs_diff(fast) < fast / 32, "{left} for {fast}");
-    assert_eq!(old.place, new.place);
+    assert_eq!(old.idx, new.idx);
 }
 
 /// Part that takes one request after the other: the steps of [`BucketTable::change`] and of
-/// [`SharedLevel::follow`].
+/// [`SharedLevel::convert`].
 #[derive(Clone, Copy)]
 struct Taker {
     tag: BucketTag,
@@ -236,7 +236,7 @@ fn a_second_claim_is_given_up() {
             block[index].tag.store(tag.0, SeqCst);
             block[index].level.store(100 + index as u64, SeqCst);
         }
-        assert_eq!(settle(block, second, tag), 3);
+        assert_eq!(keep_lowest(block, second, tag), 3);
         let tags: Vec<usize> = (0..BLOCK)
             .filter(|&i| block[i].tag.load(SeqCst) == tag.0)
             .collect();

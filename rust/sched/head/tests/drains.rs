@@ -35,7 +35,7 @@ fn next(head: &mut TestHead, now: u64) -> Option<u64> {
 
 /// Dispatches one request each ms from `from` to `to` while the running instance is always
 /// backlogged. Returns the times at which requests of other instances were dispatched.
-fn crowd(head: &mut TestHead, from: u64, to: u64) -> Vec<u64> {
+fn dispatch_backlogged(head: &mut TestHead, from: u64, to: u64) -> Vec<u64> {
     let mut times = vec![];
     for now in (from..to).step_by(MS as usize) {
         add(head, 1);
@@ -51,7 +51,7 @@ fn crowd(head: &mut TestHead, from: u64, to: u64) -> Vec<u64> {
 /// Checks that a change of the policy does not dispatch the backlog of a limited user before
 /// requests of other users.
 #[test]
-fn a_change_dispatches_no_backlog_before_others() {
+fn policy_change_dispatches_no_backlog_first() {
     for fallback in [false, true] {
         let mut head = limited(TENTH, 10_000);
         if fallback {
@@ -63,7 +63,7 @@ fn a_change_dispatches_no_backlog_before_others() {
         let first: Vec<_> = (0..2).filter_map(|_| next(&mut head, 0)).collect();
         assert!(first.contains(&1), "{first:?}");
         // While others are backlogged, the old instance keeps its 10 requests/s.
-        let times = crowd(&mut head, MS, 10 * SECOND);
+        let times = dispatch_backlogged(&mut head, MS, 10 * SECOND);
         assert!((98..=101).contains(&times.len()), "{}", times.len());
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= TENTH));
         // Otherwise it is drained at once.

@@ -111,7 +111,7 @@ impl ExtentTree {
         match best {
             Some(hit) => ExtentSearch::Conflict(hit),
             None if stack.dropped == NONE => ExtentSearch::Nothing,
-            None => self.settle(stack.dropped, &asks),
+            None => self.substitute(stack.dropped, &asks),
         }
     }
 
@@ -189,7 +189,7 @@ impl ExtentTree {
     /// Returns a substitute from the subtree of `idx`, which may contain a result. This is the
     /// node with the largest end, which overlaps, if it is before the given serial; else the
     /// earliest node.
-    fn settle(&mut self, idx: u32, asks: &ExtentQuery) -> ExtentSearch {
+    fn substitute(&mut self, idx: u32, asks: &ExtentQuery) -> ExtentSearch {
         let widest = |node: &ExtentNode| asks.digest(node).end;
         if let Some(hit) = self.descend(idx, asks, widest) {
             if hit.serial < asks.before && hit.extent.conflicts(&asks.extent) {

@@ -31,7 +31,7 @@ use core::fmt::Write;
 
 /// State that a service keeps for the policy.
 #[derive(Clone)]
-pub struct Kept {
+pub struct PolicyData {
     /// Weights of entities.
     pub weights: Shared<Weights>,
     /// Limits of entities, possibly none; `None` before the first.
@@ -46,7 +46,7 @@ pub struct Kept {
     mode: Option<Mode>,
 }
 
-impl Kept {
+impl PolicyData {
     /// Applies the changes in `text` to the weights.
     fn reweigh(&mut self, text: &str) -> Result {
         self.weights = Shared::new(self.weights.apply(text)?)?;
@@ -160,7 +160,7 @@ fn are_same<T>(one: Option<&Shared<T>>, other: Option<&Shared<T>>) -> bool {
     }
 }
 
-impl Keep<Config> for Kept {
+impl Keep<Config> for PolicyData {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             weights: Shared::new(Weights::new())?,
@@ -174,7 +174,7 @@ impl Keep<Config> for Kept {
 
     /// Drops the factors when the configuration of the regular head changes, because factors belong
     /// to the parts that were started together.
-    fn follow(
+    fn sync(
         &mut self,
         [old, _]: &ByHead<Option<Config>>,
         [new, _]: &ByHead<Option<Config>>,
@@ -246,7 +246,7 @@ impl Keep<Config> for Kept {
         }
         self.factors.clone_from(&old.factors);
         (self.starts, self.mode) = (old.starts, old.mode);
-        self.follow(before, after)
+        self.sync(before, after)
     }
 
     fn write_values(
@@ -385,9 +385,9 @@ mod tests {
     fn plans_continue_without_limits() {
         let classes = ClassesMax::default();
         let heads = [None, None];
-        let mut old = Kept::empty().unwrap();
+        let mut old = PolicyData::empty().unwrap();
         old.limit("uid:1:max=5", classes).unwrap();
-        let mut new = Kept::empty().unwrap();
+        let mut new = PolicyData::empty().unwrap();
         new.resume(&old, &heads, &heads).unwrap();
         assert!(new.limits().is_none());
         new.limit("uid:2:max=5", classes).unwrap();
@@ -399,7 +399,7 @@ mod tests {
     /// Verifies that the number of buckets grows with the number of classes.
     #[test]
     fn buckets_follow_the_number_of_classes() {
-        let mut kept = Kept::empty().unwrap();
+        let mut kept = PolicyData::empty().unwrap();
         let few = ClassesMax::new(64).unwrap();
         kept.limit("uid:1:max=5", few).unwrap();
         let tunables = Tunables::default();

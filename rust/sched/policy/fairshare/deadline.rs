@@ -135,14 +135,14 @@ impl NodeScheduler {
     }
 
     /// Updates the position of a member after a change of its tag or its next cost.
-    fn settle(&mut self, timelines: &mut Timelines, entity: &Entity, idx: u32) {
+    fn update_position(&mut self, timelines: &mut Timelines, entity: &Entity, idx: u32) {
         if entity.place == TimelineState::In {
             timelines.set(&mut self.timeline, idx, entity.start, entity.deadline());
         }
     }
 
     /// Updates a member whose next request costs `next`; without a next request the member leaves.
-    fn go_on(
+    fn update_next(
         &mut self,
         timelines: &mut Timelines,
         entity: &mut Entity,
@@ -152,7 +152,7 @@ impl NodeScheduler {
         match next {
             Some(next) => {
                 entity.head = next;
-                self.settle(timelines, entity, idx);
+                self.update_position(timelines, entity, idx);
             }
             None => self.leave(timelines, entity, idx),
         }
@@ -242,7 +242,7 @@ impl NodeScheduler {
     ) {
         self.chosen = NONE;
         match step {
-            RequestStep::Skip => self.go_on(timelines, entity, idx, next),
+            RequestStep::Skip => self.update_next(timelines, entity, idx, next),
             // Without members the request took no share here; other partitions are informed by
             // [`super::tree`].
             RequestStep::Owe(_) | RequestStep::Correct(_) if self.is_empty() => {}
@@ -269,7 +269,7 @@ impl NodeScheduler {
             self.clock.add_imbalance(more);
         } else {
             entity.correct(delta);
-            self.settle(timelines, entity, idx);
+            self.update_position(timelines, entity, idx);
         }
     }
 
@@ -347,7 +347,7 @@ impl NodeScheduler {
         entity.pulled.count(taken);
         entity.charge(taken);
         self.clock.pull(taken);
-        self.settle(timelines, entity, idx);
+        self.update_position(timelines, entity, idx);
         taken > 0
     }
 
@@ -369,7 +369,7 @@ impl NodeScheduler {
         if entity.place == TimelineState::In {
             self.clock.enter(entity.weight());
             self.clock.leave(before);
-            self.settle(timelines, entity, idx);
+            self.update_position(timelines, entity, idx);
         }
     }
 

@@ -12,7 +12,7 @@
 //! ```text
 //!  queued ── estimate ──► active ─── DeviceClock::end ──► completed
 //!            is charged     │           correction           │
-//!     DeviceClock::start ◄──┘           is charged           └──► Estimates::note
+//!     DeviceClock::start ◄──┘           is charged           └──► Estimates::record
 //! ```
 //!
 //! # Model: processor sharing
@@ -122,7 +122,7 @@ pub struct Estimates {
 
 impl Estimates {
     /// Notes that a request of `pages` took `time` of the device, ns.
-    pub fn note(&mut self, direction: Direction, pages: u32, time: u64) {
+    pub fn record(&mut self, direction: Direction, pages: u32, time: u64) {
         let Some(cell) = self.cells.get_mut(index(direction, pages)) else {
             return;
         };
@@ -314,16 +314,16 @@ mod tests {
         for (pages, cost) in [(1, 101), (256, 356), (u32::MAX, COST_MAX)] {
             assert_eq!(own.estimate(&part, Direction::Write, pages), cost);
         }
-        part.note(Direction::Write, 3, 2 * MS);
+        part.record(Direction::Write, 3, 2 * MS);
         assert_eq!(own.estimate(&part, Direction::Write, 2), 2000);
         assert_eq!(own.estimate(&part, Direction::Read, 2), 102);
         assert_eq!(own.estimate(&part, Direction::Write, 5), 105);
-        own.note(Direction::Write, 2, 50_000);
+        own.record(Direction::Write, 2, 50_000);
         assert_eq!(own.estimate(&part, Direction::Write, 4), 50);
         // A charge is never 0 and never above the largest cost.
-        own.note(Direction::Read, 1, 0);
+        own.record(Direction::Read, 1, 0);
         assert_eq!(own.estimate(&part, Direction::Read, 1), 1);
-        own.note(Direction::Other, 1, u64::MAX);
+        own.record(Direction::Other, 1, u64::MAX);
         assert_eq!(own.estimate(&part, Direction::Other, 1), COST_MAX);
     }
 
@@ -338,7 +338,7 @@ mod tests {
             let time = (10_000 << (rng.next_u32() % 12)) + u64::from(rng.next_u32() % 10_000);
             for _ in 0..100 {
                 let from = own.get(Direction::Read, 1).unwrap_or(time);
-                own.note(Direction::Read, 1, time);
+                own.record(Direction::Read, 1, time);
                 let mean = own.get(Direction::Read, 1).unwrap();
                 let (low, high) = (from.min(time), from.max(time));
                 assert!(mean + (mean >> 11) >= low && mean <= high + (high >> 11));

@@ -227,7 +227,7 @@ impl<V: EntitySetting> EntityTable<V> {
             let exact = EntityKey::Exact(Key::Cgroup(*digest));
             let both = [exact, EntityKey::CgroupWildcard(*digest)];
             let mut in_pairs = self.pairs.as_slice().iter().flat_map(|(pair, _)| pair);
-            if both.iter().any(|one| self.place(one).is_ok())
+            if both.iter().any(|one| self.search(one).is_ok())
                 || in_pairs.any(|one| both.contains(one))
             {
                 let kept = (*digest, text.clone());
@@ -298,7 +298,7 @@ impl<V: EntitySetting> EntityTable<V> {
     pub fn names_cgroup(&self, path: CgroupPath, text: &[u8]) -> bool {
         let exact = EntityKey::Exact(Key::Cgroup(path));
         let mut in_pairs = self.pairs.as_slice().iter().flat_map(|(pair, _)| pair);
-        self.place(&exact).is_ok()
+        self.search(&exact).is_ok()
             || self.wildcard_of(text).is_some()
             || in_pairs.any(|one| match one {
                 EntityKey::CgroupWildcard(digest) => cgroup::matches(self.path_of(*digest), text),
@@ -406,7 +406,7 @@ impl<V: EntitySetting> EntityTable<V> {
     /// patterns, about 10 ns each for jobs, 130 ns for the slowest patterns. Returns `None` if
     /// there are patterns of cgroups, and the text of the cgroup is not known.
     pub fn index_of(&self, key: &Key) -> Option<Option<usize>> {
-        if let Ok(at) = self.place(&EntityKey::Exact(*key)) {
+        if let Ok(at) = self.search(&EntityKey::Exact(*key)) {
             return Some(Some(at));
         }
         if self.items.as_slice().len() == self.exact {
@@ -480,7 +480,7 @@ impl<V: EntitySetting> EntityTable<V> {
     }
 
     /// Returns the index of the item of `target`, or the index at which the item belongs.
-    fn place(&self, target: &EntityKey) -> core::result::Result<usize, usize> {
+    fn search(&self, target: &EntityKey) -> core::result::Result<usize, usize> {
         let (exact, wildcards) = self
             .items
             .as_slice()
@@ -510,7 +510,7 @@ impl<V: EntitySetting> EntityTable<V> {
             EntityName::Pair(pair) => return self.set_pair(pair, setting),
         };
         let is_exact = matches!(target, EntityKey::Exact(_));
-        let at = match self.place(&target) {
+        let at = match self.search(&target) {
             Ok(at) => {
                 if let Some((_, old)) = self.items.as_mut_slice().get_mut(at) {
                     *old = setting;
@@ -559,7 +559,7 @@ impl<V: EntitySetting> EntityTable<V> {
                 return Ok(());
             }
         };
-        let at = self.place(target).map_err(|_| gone)?;
+        let at = self.search(target).map_err(|_| gone)?;
         // INVARIANT: later items move by one position, so the order stays.
         self.items.remove(at);
         if matches!(target, EntityKey::Exact(_)) {

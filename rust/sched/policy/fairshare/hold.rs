@@ -165,9 +165,9 @@ fn mean(average: u32, value: u32, share: u32) -> u32 {
     }
 }
 
-/// Stage of an expected leaf.
+/// Phase of an expected leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum LeafPhase {
     /// In the timeline without a request.
     Competing,
     /// Out of the timeline, with its lag: the leaf is next.
@@ -236,7 +236,7 @@ impl Credit {
     }
 
     /// Continues with other terms at `now`, ns; the tokens stay.
-    fn follow(&mut self, new: Self, now: u64) {
+    fn adjust(&mut self, new: Self, now: u64) {
         let now = instant(now);
         let level = self.level.at_least(self.floor(now));
         let [before, after] = [self.pace, new.pace].map(|pace| pace.span(NSEC_PER_SEC));
@@ -260,7 +260,7 @@ impl Credit {
     }
 
     /// Returns the rest of `payment` from `now` on, ns; returns what was used, ns of all slots.
-    fn settle(&mut self, payment: Payment, now: u64) -> u64 {
+    fn refund(&mut self, payment: Payment, now: u64) -> u64 {
         let left = payment.left(now);
         self.level = self.level.refund(self.pace.span(left));
         payment.price.saturating_sub(left)
@@ -273,7 +273,7 @@ struct Expected {
     idx: u32,
     /// Time until which the request is expected, ns.
     until: u64,
-    stage: Stage,
+    phase: LeafPhase,
 }
 
 /// Expected leaves of a part, and their credit.
@@ -325,7 +325,7 @@ impl Holds {
     /// Sets the terms at `now`, ns; the credit stays within them.
     pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
         self.terms = terms;
-        self.credit.follow(Credit::new(&terms, self.parts), now);
+        self.credit.adjust(Credit::new(&terms, self.parts), now);
     }
 
     /// Returns true if leaves are expected.
@@ -346,26 +346,26 @@ impl Holds {
         *place = Some(Expected {
             idx,
             until: now.saturating_add(time),
-            stage: Stage::Competing,
+            phase: LeafPhase::Competing,
         });
         self.count.count(1);
         true
     }
 
-    /// Ends the expectation of the leaf at index `idx` at `now`, ns, and returns its stage.
-    fn take(&mut self, idx: u32, now: u64) -> Option<Stage> {
+    /// Ends the expectation of the leaf at index `idx` at `now`, ns, and returns its phase.
+    fn take(&mut self, idx: u32, now: u64) -> Option<LeafPhase> {
         let is_at = |place: &&mut Option<Expected>| place.is_some_and(|one| one.idx == idx);
         let one = self.expected.iter_mut().find(is_at)?.take()?;
         self.count = self.count.saturating_sub(1);
-        if let Stage::Holding(payment) = one.stage {
-            self.settle(payment, now);
+        if let LeafPhase::Holding(payment) = one.phase {
+            self.end_payment(payment, now);
         }
-        Some(one.stage)
+        Some(one.phase)
     }
 
     /// Ends the time of `payment` at `now`, ns, and counts what was used.
-    fn settle(&mut self, payment: Payment, now: u64) {
-        let used = self.credit.settle(payment, now);
+    fn end_payment(&mut self, payment: Payment, now: u64) {
+        let used = self.credit.refund(payment, now);
         self.uncounted.count(used);
     }
 
@@ -427,7 +427,7 @@ impl Holds {
     /// Pays for the free slots until the end of the pause; returns false beyond the credit.
     fn pay_for_pause(&mut self, slots: &FreeSlots, now: u64) -> bool {
         if self.pause.slots != slots.free {
-            self.settle(self.pause, now);
+            self.end_payment(self.pause, now);
             let pause = Payment::of(slots.free, slots.slots, now, self.pause_until);
             // Half of the credit is for holds, which help more.
             let rest = self.credit.window / 2;
@@ -439,17 +439,17 @@ impl Holds {
     /// Ends the pause at `now`, ns.
     fn end_pause(&mut self, now: u64) {
         let pause = core::mem::take(&mut self.pause);
-        self.settle(pause, now);
+        self.end_payment(pause, now);
         self.pause_until = 0;
     }
 
     /// Pays for a slot of `slots` for each chosen leaf, as far as the credit suffices.
     fn pay(&mut self, slots: u32, now: u64) {
         for one in self.expected.iter_mut().flatten() {
-            if one.stage == Stage::Chosen {
+            if one.phase == LeafPhase::Chosen {
                 let payment = Payment::of(1, slots, now, one.until);
                 let payment = self.credit.buy(payment, 0);
-                one.stage = payment.map_or(Stage::Chosen, Stage::Holding);
+                one.phase = payment.map_or(LeafPhase::Chosen, LeafPhase::Holding);
             }
         }
     }
@@ -462,13 +462,13 @@ impl Holds {
 
     /// Returns the number of leaves that were chosen.
     fn chosen(&self) -> u32 {
-        let chosen = self.iter().filter(|one| one.stage != Stage::Competing);
+        let chosen = self.iter().filter(|one| one.phase != LeafPhase::Competing);
         chosen.fold(0, |sum, _| sum.saturating_add(1))
     }
 
     /// Returns the slots that are paid for.
     fn slots(&self) -> Hold {
-        let holding = |one: &&Expected| matches!(one.stage, Stage::Holding(_));
+        let holding = |one: &&Expected| matches!(one.phase, LeafPhase::Holding(_));
         let holding = self.iter().filter(holding);
         holding.fold(Hold::default(), |hold, one| Hold {
             slots: hold.slots.saturating_add(1),
@@ -531,13 +531,13 @@ impl<I: Item> State<I> {
             pauses.arrived(now, self.holds.terms.longest);
         }
         self.holds.end_pause(now);
-        let stage = self.holds.take(idx, now);
-        if let Some(Stage::Holding(_)) = stage {
+        let phase = self.holds.take(idx, now);
+        if let Some(LeafPhase::Holding(_)) = phase {
             let counts = &mut self.members.counts;
             counts.holds_used.count(1);
         }
         self.count_holds();
-        if stage != Some(Stage::Competing) {
+        if phase != Some(LeafPhase::Competing) {
             return false;
         }
         // The deadline changes only with the cost.
@@ -566,7 +566,7 @@ impl<I: Item> State<I> {
             bug!();
             return false;
         };
-        one.stage = Stage::Chosen;
+        one.phase = LeafPhase::Chosen;
         self.leave_timeline(idx, now);
         true
     }
@@ -584,13 +584,13 @@ impl<I: Item> State<I> {
     /// free until the next decision, so that nothing is returned.
     #[cold]
     pub(super) fn end_hold(&mut self, idx: u32, now: u64) {
-        let Some(stage) = self.holds.take(idx, u64::MAX) else {
+        let Some(phase) = self.holds.take(idx, u64::MAX) else {
             return;
         };
-        match stage {
-            Stage::Competing => self.leave_timeline(idx, now),
-            Stage::Chosen => {}
-            Stage::Holding(_) => {
+        match phase {
+            LeafPhase::Competing => self.leave_timeline(idx, now),
+            LeafPhase::Chosen => {}
+            LeafPhase::Holding(_) => {
                 let counts = &mut self.members.counts;
                 counts.holds_unused.count(1);
             }

@@ -211,7 +211,7 @@ impl JobSizes {
         let tag = job.max(1);
         let epoch = self.epoch(now);
         let place = self.find(tag).or_else(|| self.claim(tag, epoch));
-        let Some((head, maps)) = place.and_then(|place| self.place(place)) else {
+        let Some((head, maps)) = place.and_then(|place| self.at(place)) else {
             return false;
         };
         let mut stamp = EpochStamp(head.stamp.load(Acquire));
@@ -229,7 +229,7 @@ impl JobSizes {
     /// Reads 1 KiB, so the method is meant for setting weights, not for each request.
     pub fn estimate(&self, job: u64, now: u64) -> u32 {
         let place = self.find(job.max(1));
-        let Some((head, maps)) = place.and_then(|place| self.place(place)) else {
+        let Some((head, maps)) = place.and_then(|place| self.at(place)) else {
             return 1;
         };
         let epoch = self.epoch(now);
@@ -258,7 +258,7 @@ impl JobSizes {
         halves.saturating_add(2).min(u64::MAX >> 2)
     }
 
-    fn place(&self, index: usize) -> Option<(&BlockHeader, &Bitmaps)> {
+    fn at(&self, index: usize) -> Option<(&BlockHeader, &Bitmaps)> {
         Some((self.heads.get(index)?, self.maps.get(index)?))
     }
 

@@ -381,7 +381,7 @@ impl Meter {
         let ready = plan
             .buckets
             .ready(&mut bucket, self.window, Charge::NONE, now);
-        *place = bucket.place();
+        *place = bucket.idx();
         ready.unwrap_or(0)
     }
 
@@ -410,7 +410,7 @@ impl Meter {
         let (charge, window) = self.charge(plan, cost);
         let mut bucket = self.bucket(id, *place);
         let ready = plan.buckets.take(&mut bucket, window, charge, now);
-        *place = bucket.place();
+        *place = bucket.idx();
         ready
     }
 

@@ -70,24 +70,24 @@ impl<F: Fifo> OffsetQueue<F> {
     #[inline]
     pub fn pop(&mut self, locality: bool) -> Option<F::Item> {
         let item = self.sweep.pop()?;
-        self.go_on(item.byte_range(), locality);
+        self.advance_sweep(item.byte_range(), locality);
         Some(item)
     }
 
-    /// Removes the request at `place` from the sweep or from behind; the end of the sweep is
+    /// Removes the request at `entry` from the sweep or from behind; the end of the sweep is
     /// handled as in [`OffsetQueue::pop`].
-    pub fn remove(&mut self, place: &<F::Item as Item>::Place, locality: bool) -> Option<F::Item> {
-        let item = match self.sweep.remove(place) {
+    pub fn remove(&mut self, entry: &<F::Item as Item>::Handle, locality: bool) -> Option<F::Item> {
+        let item = match self.sweep.remove(entry) {
             Some(item) => item,
-            None => self.behind.remove(place)?,
+            None => self.behind.remove(entry)?,
         };
-        self.go_on(item.byte_range(), locality);
+        self.advance_sweep(item.byte_range(), locality);
         Some(item)
     }
 
     /// Starts the next sweep if the request removed, at `last`, was the last one of a sweep.
     #[inline]
-    fn go_on(&mut self, last: ByteRange, locality: bool) {
+    fn advance_sweep(&mut self, last: ByteRange, locality: bool) {
         if self.sweep.is_empty() && !self.behind.is_empty() {
             if locality {
                 self.sort(last);

@@ -259,7 +259,7 @@ impl<I: Item> Members<I> {
             let key = self.key_of(*level, attrs);
             id = PathId(self.shared.hasher.path(id.0, &key));
         }
-        let leaf = self.table.look(&id, now);
+        let leaf = self.table.lookup(&id, now);
         leaf.unwrap_or_else(|| self.create_path(attrs, selector, now))
     }
 
@@ -333,7 +333,7 @@ impl<I: Item> Members<I> {
     ) -> Option<ClassId> {
         let above = self.table.at(parent).map_or(PathId::ROOT, |node| node.id);
         let id = PathId(self.shared.hasher.path(above.0, &step.key));
-        let known = self.table.look(&id, now);
+        let known = self.table.lookup(&id, now);
         known.or_else(|| self.create_node(id, step, parent, selector, now))
     }
 
@@ -479,7 +479,7 @@ impl<I: Item> Members<I> {
     /// Returns the time after which attributes must be seen again, ns: a quarter of the window of
     /// job sizes, so that each client is noted four times per window; and for cgroups, so that
     /// their texts stay known.
-    pub fn note_interval(&self) -> Option<u64> {
+    pub fn record_interval(&self) -> Option<u64> {
         let by_size = self.size_window().map(|window| window / 4);
         let by_cgroup = self.mode.levels().contains(&Level::Cgroup);
         let by_cgroup = by_cgroup.then_some(REFRESH);
@@ -710,12 +710,12 @@ impl<I: Item> Members<I> {
     /// Reports to the other partitions that this partition served `cost` units to the node, or took
     /// them back.
     #[inline]
-    pub(super) fn note(&mut self, idx: u32, cost: i64) {
+    pub(super) fn record_service(&mut self, idx: u32, cost: i64) {
         let Some(counters) = &self.shared.counters else {
             return;
         };
         if let Some(node) = self.table.at_mut(idx) {
-            node.tally.note(counters, cost);
+            node.tally.add(counters, cost);
         }
     }
 }

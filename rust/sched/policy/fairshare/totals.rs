@@ -172,7 +172,7 @@ impl SharedTotals {
     pub fn recheck(&self, claim: &TotalClaim, id: u64) -> Option<TotalClaim> {
         let base = self.base(id);
         let index = (claim.0 as usize).checked_sub(base)?;
-        let lower = self.settle(base, index, tag(id));
+        let lower = self.keep_lowest(base, index, tag(id));
         (lower != index).then(|| Self::claim_at(base, lower))
     }
 
@@ -232,7 +232,7 @@ impl SharedTotals {
             // INVARIANT: a tag with one user.
             let taken = place.state.compare_exchange(0, state, SeqCst, SeqCst);
             if taken.is_ok() {
-                return Some(Self::claim_at(base, self.settle(base, index, tag)));
+                return Some(Self::claim_at(base, self.keep_lowest(base, index, tag)));
             }
         }
         None
@@ -240,7 +240,7 @@ impl SharedTotals {
 
     /// Moves a user of `tag` from place `index` of the block at `base` to the lowest place with
     /// this tag. Returns the index of that place.
-    fn settle(&self, base: usize, index: usize, tag: u64) -> usize {
+    fn keep_lowest(&self, base: usize, index: usize, tag: u64) -> usize {
         let block = self.places.run(base, BLOCK);
         for (lower, place) in block.iter().enumerate().take(index) {
             gap();
@@ -330,7 +330,7 @@ impl TotalView {
     }
 
     /// Adds `cost`, the units that this part served; negative to correct earlier additions.
-    pub fn note(&mut self, counters: &SharedTotals, cost: i64) {
+    pub fn add(&mut self, counters: &SharedTotals, cost: i64) {
         if let Some(claim) = self.claim {
             counters.add(&claim, cost);
             self.mine = self.mine.wrapping_add(cost as u64);

@@ -208,7 +208,7 @@ impl SchedulerTree {
         step: impl Fn(&mut NodeScheduler, &mut Timelines, &mut Entity, u32, Option<u32>),
     ) {
         loop {
-            nodes.note(idx, served);
+            nodes.record_service(idx, served);
             let Some(node) = nodes.table.at_mut(idx) else {
                 bug!();
                 return;

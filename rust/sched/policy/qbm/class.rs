@@ -90,7 +90,7 @@ impl<F: Fifo> QbmClass<F> {
     /// Returns the gate; `None` if the class is not limited.
     #[inline]
     fn gate<'a>(&self, gates: Option<&'a Gates>) -> Option<&'a Gate> {
-        gates?.get(self.claim.place())
+        gates?.get(self.claim.idx())
     }
 
     /// Moves the class, which has `active` requests in flight, to the gate of `claim`, of
@@ -124,7 +124,7 @@ impl<F: Fifo> QbmClass<F> {
             Some(cost) => {
                 self.count(gates);
                 self.note_service(gates, active);
-                self.book(gates, cost, now)
+                self.reserve(gates, cost, now)
             }
             None => QbmKeys::Away,
         }
@@ -177,7 +177,7 @@ impl<F: Fifo> QbmClass<F> {
         let (Some(gates), Some(gate)) = (gates, self.gate(gates)) else {
             return false;
         };
-        !gate.is_known() && gates.announce(self.claim.place())
+        !gate.is_known() && gates.announce(self.claim.idx())
     }
 
     /// Returns true if the manager knows the client at the gate.
@@ -219,7 +219,7 @@ impl<F: Fifo> QbmClass<F> {
         match self.front() {
             Some(cost) => {
                 self.staged = now;
-                self.book(gates, cost, now)
+                self.reserve(gates, cost, now)
             }
             None => {
                 self.uncount(gates);
@@ -231,11 +231,11 @@ impl<F: Fifo> QbmClass<F> {
 
     /// Places a booking for the front, which has none; returns the keys of the class.
     #[inline]
-    fn book(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
+    fn reserve(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
         match self.gate(gates) {
             Some(gate) => {
                 self.bind(gate);
-                (self.ticket, self.due) = gate.book(cost, now);
+                (self.ticket, self.due) = gate.reserve(cost, now);
             }
             None => self.make_eligible(now),
         }
@@ -259,7 +259,7 @@ impl<F: Fifo> QbmClass<F> {
 
     /// Updates the time at which the front is eligible; returns the keys of the class.
     #[inline]
-    pub fn look(&mut self, gates: Option<&Gates>, now: u64) -> QbmKeys {
+    pub fn refresh(&mut self, gates: Option<&Gates>, now: u64) -> QbmKeys {
         let Some(cost) = self.front() else {
             return self.keys;
         };
@@ -349,7 +349,7 @@ impl<F: Fifo> QbmClass<F> {
             return self.keys;
         };
         self.cancel(gates);
-        self.book(gates, front, now)
+        self.reserve(gates, front, now)
     }
 
     /// Charges a request of `cost` that is not queued, if there are tokens for it; returns true if

@@ -29,14 +29,14 @@ const STOPPING: Error = Error::new(
 
 /// State that a service keeps for `qbm`.
 #[derive(Clone)]
-pub struct Kept {
+pub struct PolicyData {
     /// Plan for clients.
     pub plan: Shared<Plan>,
     /// Error of the last plan.
     error: Option<Error>,
 }
 
-impl Keep<Config> for Kept {
+impl Keep<Config> for PolicyData {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             plan: Shared::new(Plan::none())?,
@@ -101,7 +101,7 @@ fn noted<H: Host, T>(
     done: core::result::Result<T, Error>,
 ) -> core::result::Result<T, H::Refusal> {
     if let Err(error) = &done {
-        host.note(|kept| kept.qbm.error = Some(*error));
+        host.update_policy_data(|kept| kept.qbm.error = Some(*error));
     }
     Ok(done?)
 }

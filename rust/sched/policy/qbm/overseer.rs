@@ -6,7 +6,7 @@
 //! a change of the way in which clients are distinguished, or of their maximum number. Parts that
 //! are being drained keep their gates.
 
-use super::{control::Kept, Config, Update};
+use super::{control::PolicyData, Config, Update};
 use crate::sched::{
     mem::{NoMemory, Owned, Shared},
     policy::control::{Oversee, OverseerContext, OverseerOutcome},
@@ -33,8 +33,8 @@ impl Overseer {
     }
 }
 
-impl Oversee<Config, Kept> for Overseer {
-    fn new(config: &Config, kept: &Kept, seed: u64) -> Result<Option<Self>, NoMemory> {
+impl Oversee<Config, PolicyData> for Overseer {
+    fn new(config: &Config, kept: &PolicyData, seed: u64) -> Result<Option<Self>, NoMemory> {
         let (by, clients_max) = (config.tunables.by, config.tunables.clients_max.get());
         let gates = Shared::new(Gates::new(clients_max, seed)?)?;
         let manager = BandwidthManager::new(kept.plan.clone(), gates.clone())?;
@@ -54,9 +54,9 @@ impl Oversee<Config, Kept> for Overseer {
         (self.by, self.clients_max) == (tunables.by, tunables.clients_max.get())
     }
 
-    fn follow(
+    fn sync(
         &mut self,
-        kept: &Kept,
+        kept: &PolicyData,
         scene: &dyn OverseerContext,
         now: u64,
     ) -> Result<(), NoMemory> {
@@ -71,14 +71,14 @@ impl Oversee<Config, Kept> for Overseer {
         Some(Some((self.gates.clone(), self.plan.clone())))
     }
 
-    fn look(
+    fn poll(
         &mut self,
         now: u64,
         scene: &dyn OverseerContext,
         due: bool,
     ) -> Result<OverseerOutcome, NoMemory> {
         // Changes made before an error are reported by the next call.
-        self.manager.look(scene, due, now)?;
+        self.manager.poll(scene, due, now)?;
         let refresh = self.manager.has_changed();
         Ok(OverseerOutcome {
             moved: refresh,

@@ -90,7 +90,7 @@ impl QbmBench {
     }
 
     fn gate(&self, user: u32) -> &Gate {
-        self.gates.get(claim_of(&self.gates, user).place()).unwrap()
+        self.gates.get(claim_of(&self.gates, user).idx()).unwrap()
     }
 
     /// Sets rate and rank of the gate of `user`, with a full bucket.
@@ -191,7 +191,7 @@ fn ranks_go_first() {
 
 /// Keeps the order within a throttled class, and dispatches from other classes meanwhile.
 #[test]
-fn a_class_keeps_its_order_and_others_go() {
+fn throttled_class_keeps_its_order_and_blocks_no_other() {
     let mut bench = QbmBench::new();
     bench.rate(1, MIB, 0, NOW);
     bench.rate(2, 100 * MIB, 3, NOW);

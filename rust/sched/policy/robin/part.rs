@@ -95,13 +95,13 @@ impl<S> RoundQueue<S> {
 
     /// Updates the position of a class in the ring to the turn of the front of its bin.
     #[inline]
-    fn place<I: Item>(&mut self, ties: TieBreak, idx: u32, record: &RobinClass<S::Bin>)
+    fn update_position<I: Item>(&mut self, ties: TieBreak, idx: u32, record: &RobinClass<S::Bin>)
     where
         S: BinStore<I>,
     {
         let front = self.store.front(&record.bin);
         let turn = front.map(|tag| record.turn(ties, tag));
-        self.ring.place(idx, turn);
+        self.ring.set(idx, turn);
     }
 }
 
@@ -201,7 +201,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
         queue.store.push(at, &mut record.bin, item, tag);
         if first {
             let turn = record.turn(self.rounds.ties(), tag);
-            queue.ring.place(idx, Some(turn));
+            queue.ring.set(idx, Some(turn));
         }
         Ok(())
     }
@@ -211,18 +211,18 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
         queue: &mut Self::Queue,
         idx: u32,
         class: &mut Class<Self::Record>,
-        place: &I::Place,
+        handle: &I::Handle,
         now: u64,
     ) -> Option<I> {
         let first = queue.ring.top().map(|entry| (entry.idx, entry.key));
         let (last, record) = (class.queued() == 1, &mut class.record);
         let at = record.at(idx, queue.busy());
-        let (item, tag) = queue.store.remove(at, &mut record.bin, place)?;
+        let (item, tag) = queue.store.remove(at, &mut record.bin, handle)?;
         if last {
             self.rounds.dry(&mut record.batch, now);
         }
         let ties = self.rounds.ties();
-        queue.place(ties, idx, record);
+        queue.update_position(ties, idx, record);
         // With ties by key, only dispatched requests advance the round.
         if first == Some((idx, record.turn(ties, tag))) && ties == TieBreak::Sequence {
             self.leave(queue, tag);
@@ -245,7 +245,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
         let (last, record) = (class.queued() == 1, &mut class.record);
         let at = record.at(idx, queue.busy());
         let (item, tag) = queue.store.pop(at, &mut record.bin)?;
-        queue.place(self.rounds.ties(), idx, record);
+        queue.update_position(self.rounds.ties(), idx, record);
         self.leave(queue, tag);
         if last {
             self.rounds.dry(&mut record.batch, now);
@@ -288,7 +288,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
 
     /// Sorts requests that could not be sorted at their arrival.
     #[inline]
-    fn settle(state: &mut State<I, P>) {
+    fn resume_deferred(state: &mut State<I, P>) {
         for _ in 0..REFILL {
             let Some(idx) = state.queue.store.refill() else {
                 return;

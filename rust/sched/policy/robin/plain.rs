@@ -26,7 +26,7 @@ use super::{
     BatchTag, Bounds,
 };
 use crate::sched::{
-    item::{Cost, Fifo, Item, Place},
+    item::{Cost, Fifo, Item, ItemHandle},
     mem::{Grow, NoMemory},
 };
 use core::marker::PhantomData;
@@ -70,7 +70,7 @@ pub struct PlainBin<F> {
 
 impl<F: Fifo> PlainBin<F> {
     /// Updates the tag of the front after the removal of an item.
-    fn settle(&mut self) {
+    fn update_tag(&mut self) {
         if let Some(item) = self.fifo.front() {
             self.front = self.front.forward(item.mark());
         }
@@ -134,7 +134,7 @@ impl<I: Item> BinStore<I> for Plain<I> {
     fn pop(&mut self, _at: BinOwner, bin: &mut PlainBin<I::Fifo>) -> Option<(I, BatchTag)> {
         let item = bin.fifo.pop()?;
         let tag = bin.front;
-        bin.settle();
+        bin.update_tag();
         Some((item, tag))
     }
 
@@ -142,11 +142,11 @@ impl<I: Item> BinStore<I> for Plain<I> {
         &mut self,
         _at: BinOwner,
         bin: &mut PlainBin<I::Fifo>,
-        place: &I::Place,
+        handle: &I::Handle,
     ) -> Option<(I, BatchTag)> {
-        let tag = bin.front.forward(place.mark());
-        let item = bin.fifo.remove(place)?;
-        bin.settle();
+        let tag = bin.front.forward(handle.mark());
+        let item = bin.fifo.remove(handle)?;
+        bin.update_tag();
         Some((item, tag))
     }
 

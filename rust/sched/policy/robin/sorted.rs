@@ -35,7 +35,7 @@ use super::{
 use crate::sched::{
     count::Count,
     heap::{Placed, Sort},
-    item::{Cost, Fifo, Item, Place},
+    item::{Cost, Fifo, Item, ItemHandle},
     leftist_heap::{HeapRoot, LeftistForest},
     mem::{Grow, Need, NoMemory},
     slab::{Handle, Slab, SlabNeed},
@@ -165,7 +165,7 @@ impl<I: Item> Sorted<I> {
     fn join(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>, mut item: I, round: u64) {
         item.set_mark(round << 1);
         if bin.line.is_empty() {
-            self.lines.place(at.idx, Some(at.turn(round)));
+            self.lines.set(at.idx, Some(at.turn(round)));
         }
         bin.line.push(item);
         self.waiting.count(1);
@@ -175,7 +175,7 @@ impl<I: Item> Sorted<I> {
     fn shorten(&mut self, at: BinOwner, bin: &SortedBin<I::Fifo>) {
         self.waiting = self.waiting.saturating_sub(1);
         let front = bin.line.front().map(|item| at.turn(item.mark() >> 1));
-        self.lines.place(at.idx, front);
+        self.lines.set(at.idx, front);
     }
 }
 
@@ -291,15 +291,15 @@ impl<I: Item> BinStore<I> for Sorted<I> {
         &mut self,
         at: BinOwner,
         bin: &mut SortedBin<I::Fifo>,
-        place: &I::Place,
+        handle: &I::Handle,
     ) -> Option<(I, BatchTag)> {
-        let mark = place.mark();
+        let mark = handle.mark();
         if mark & 1 == 1 {
             let handle = Handle::from_bits(mark);
             self.records.get(handle).filter(|r| r.class == at.idx)?;
             return self.take(bin, handle.idx());
         }
-        let item = bin.line.remove(place)?;
+        let item = bin.line.remove(handle)?;
         self.shorten(at, bin);
         let round = mark >> 1;
         Some((item, BatchTag { round, sequence: 0 }))

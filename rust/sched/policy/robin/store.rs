@@ -64,13 +64,13 @@ pub trait BinStore<I: Item>: Grow {
     /// Removes the request that is dispatched next; returns the request and its tag.
     fn pop(&mut self, at: BinOwner, bin: &mut Self::Bin) -> Option<(I, BatchTag)>;
 
-    /// Removes the request at `place`; returns the request and its tag, or `None` if the request is
-    /// not in the bin.
+    /// Removes the request at `handle`; returns the request and its tag, or `None` if the request
+    /// is not in the bin.
     fn remove(
         &mut self,
         at: BinOwner,
         bin: &mut Self::Bin,
-        place: &I::Place,
+        handle: &I::Handle,
     ) -> Option<(I, BatchTag)>;
 
     /// Returns the index of the class for which [`BinStore::draw`] is to be called, if there is

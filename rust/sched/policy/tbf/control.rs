@@ -32,7 +32,7 @@ use core::fmt::Write;
 
 /// State that a service keeps for `tbf`.
 #[derive(Clone)]
-pub struct Kept {
+pub struct PolicyData {
     /// `None` if `tbf` is not started on the head.
     rule_lists: ByHead<Option<Shared<RuleList>>>,
     /// Error of the last command.
@@ -41,7 +41,7 @@ pub struct Kept {
     generation: u64,
 }
 
-impl Kept {
+impl PolicyData {
     /// Returns the rules of the head of `priority`.
     pub fn rule_list(&self, priority: Priority) -> Option<&Shared<RuleList>> {
         let [regular, high] = &self.rule_lists;
@@ -93,7 +93,7 @@ impl Kept {
     }
 }
 
-impl Keep<Config> for Kept {
+impl Keep<Config> for PolicyData {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             rule_lists: [None, None],
@@ -103,7 +103,7 @@ impl Keep<Config> for Kept {
     }
 
     /// Keeps the rules of heads whose type is unchanged.
-    fn follow(
+    fn sync(
         &mut self,
         old: &ByHead<Option<Config>>,
         new: &ByHead<Option<Config>>,
@@ -238,7 +238,7 @@ pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
     done.inspect_err(|refusal| {
         // A refusal without a reason is due to memory.
         let error = error.or(refusal.reason()).unwrap_or(NoMemory.into());
-        host.note(|kept| kept.tbf.error = Some(error));
+        host.update_policy_data(|kept| kept.tbf.error = Some(error));
     })
 }
 
@@ -359,9 +359,9 @@ mod tests {
     /// all of them.
     #[test]
     fn rules_that_exist_have_room() {
-        let mut kept = <Kept as Keep<Config>>::empty().unwrap();
+        let mut kept = <PolicyData as Keep<Config>>::empty().unwrap();
         let config = Config::parse(Some("uid"), &tunables(5)).unwrap();
-        kept.follow(&[None; 2], &[Some(config), None]).unwrap();
+        kept.sync(&[None; 2], &[Some(config), None]).unwrap();
         for name in ["a", "b"] {
             let text = format!("start {name} uid={{1}} rate=5");
             kept.apply(&RuleCommand::parse(&text).unwrap()).unwrap();

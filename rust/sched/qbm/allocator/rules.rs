@@ -2,9 +2,9 @@
 
 //! Rules of allocation, in the order of application.
 //!
-//! Every request ends in [`Allocator::settle`]: first every client gets the floor, so that no other
-//! rule has to handle it. Then the missing bandwidth of clients below their goals is allocated,
-//! highest class first. The rest is distributed in the order of the sinks.
+//! Every request ends in [`Allocator::apply_rules`]: first every client gets the floor, so that no
+//! other rule has to handle it. Then the missing bandwidth of clients below their goals is
+//! allocated, highest class first. The rest is distributed in the order of the sinks.
 
 use super::{
     accounts::ClassTally,
@@ -191,8 +191,8 @@ impl Allocator {
 
 // Release of bandwidth.
 impl Allocator {
-    /// Releases `freed` bytes/s, which a client of `class` had; [`Allocator::settle`] distributes
-    /// them.
+    /// Releases `freed` bytes/s, which a client of `class` had; [`Allocator::apply_rules`]
+    /// distributes them.
     pub(super) fn release(&mut self, class: BandwidthClass, freed: u64) {
         let freed = freed.wrapping_sub(self.refill_reserve(class, freed));
         // Released bandwidth reduces the oversubscription first.
@@ -203,7 +203,7 @@ impl Allocator {
 
     /// Applies all rules, once after any number of clients entered or were withdrawn. Every other
     /// request that changes something settles, too.
-    pub fn settle(&mut self) {
+    pub fn apply_rules(&mut self) {
         self.give_minimums();
         if !self.all_goals_met() {
             self.withdraw_extras();
@@ -373,7 +373,7 @@ impl Allocator {
                 allocator.give_more(&MORE_OF_FREED, id, had);
             });
         }
-        self.settle();
+        self.apply_rules();
     }
 
     /// Restores the previous allocation of a first come client, up to its goal, if reserve and pool

@@ -3,14 +3,13 @@
 //! Lock-free table of gates, in which request classes of all partitions find and claim the gate of
 //! their client.
 //!
-//! - A *place* is the index of a gate. The first [`GROUPS_MAX`] gates are the shared gates of
-//!   groups, in the order of the plan. The other gates form blocks of 8; the hash of a client
-//!   selects two blocks.
+//! - The first [`GROUPS_MAX`] gates are the shared gates of groups, in the order of the plan. The
+//!   other gates form blocks of 8; the hash of a client selects two blocks.
 //! - A *tag* consists of 40 bits of the hash of client and group, never 0, and a *stamp* of 8 bits
 //!   that differs between claims. The gate with the tag belongs to the client.
 //! - The *users* of a gate are the request classes with requests queued for the gate.
-//! - A *claim* is a place and the tag found there ([`GateClaim`]); a class verifies the tag before
-//!   each use.
+//! - A *claim* is the index of a gate and the tag found there ([`GateClaim`]); a class verifies the
+//!   tag before each use.
 //!
 //! ```text
 //!              claim: CAS 0 to tag                the manager registers the client
@@ -104,7 +103,7 @@ const NO_TARGET: u64 = u64::MAX;
 /// Claim of a request class on a gate; see [`Gates::holds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateClaim {
-    place: u32,
+    idx: u32,
     /// Generation of the set of groups at the claim.
     epoch: u32,
     tag: u64,
@@ -113,25 +112,25 @@ pub struct GateClaim {
 impl GateClaim {
     /// No gate: the class is not regulated.
     pub const NONE: Self = Self {
-        place: NOWHERE,
+        idx: NOWHERE,
         epoch: 0,
         tag: 0,
     };
 
     /// Returns the index of the gate.
-    pub const fn place(&self) -> u32 {
-        self.place
+    pub const fn idx(&self) -> u32 {
+        self.idx
     }
 
     /// Returns true if the gate is the shared gate of a group.
     #[inline]
     pub const fn is_shared(&self) -> bool {
-        is_shared(self.place)
+        is_shared(self.idx)
     }
 
     /// Returns true if both are for the same claim of a gate.
     pub fn is(&self, other: &Self) -> bool {
-        (self.place, self.tag) == (other.place, other.tag)
+        (self.idx, self.tag) == (other.idx, other.tag)
     }
 }
 
@@ -169,10 +168,10 @@ impl GroupEntry {
     }
 }
 
-/// Returns true if the gate at `place` is the shared gate of a group.
+/// Returns true if the gate at `idx` is the shared gate of a group.
 #[inline]
-pub const fn is_shared(place: u32) -> bool {
-    (place as usize) < GROUPS_MAX
+pub const fn is_shared(idx: u32) -> bool {
+    (idx as usize) < GROUPS_MAX
 }
 
 /// Returns the tag in `state`.
@@ -256,18 +255,18 @@ impl Gates {
     /// Returns true if the gate of `claim` still has the tag.
     #[inline]
     pub fn has(&self, claim: &GateClaim) -> bool {
-        let gate = self.get(claim.place);
+        let gate = self.get(claim.idx);
         gate.is_none_or(|gate| tag_of(gate.state.load(SeqCst)) == claim.tag)
     }
 
     /// Finds the index of the group of `target`.
-    fn door_of(&self, target: u32) -> Option<usize> {
+    fn group_of_target(&self, target: u32) -> Option<usize> {
         let mut all = None;
-        for place in 0..self.entries.len() {
-            match self.entries.get(place)?.target.load(Relaxed) {
+        for idx in 0..self.entries.len() {
+            match self.entries.get(idx)?.target.load(Relaxed) {
                 NO_TARGET => break,
-                ALL_TARGETS => all = Some(place),
-                other if other == u64::from(target) => return Some(place),
+                ALL_TARGETS => all = Some(idx),
+                other if other == u64::from(target) => return Some(idx),
                 _ => {}
             }
         }
@@ -290,22 +289,22 @@ impl Gates {
             epoch,
             ..GateClaim::NONE
         };
-        let Some(place) = self.door_of(who.target) else {
+        let Some(idx) = self.group_of_target(who.target) else {
             return none;
         };
-        let Some(entry) = self.entries.get(place) else {
+        let Some(entry) = self.entries.get(idx) else {
             return none;
         };
-        if let Some((place, tag)) = self.find(who, entry, listed, now) {
-            return GateClaim { place, epoch, tag };
+        if let Some((idx, tag)) = self.find(who, entry, listed, now) {
+            return GateClaim { idx, epoch, tag };
         }
         if !before.is_shared() && who.party != RequestOwner::SHARED.party {
             entry.full.fetch_add(1, Relaxed);
         }
-        let place = place as u32;
-        let state = self.get(place).map(|gate| gate.state.load(SeqCst));
+        let idx = idx as u32;
+        let state = self.get(idx).map(|gate| gate.state.load(SeqCst));
         state.map_or(none, |state| GateClaim {
-            place,
+            idx,
             epoch,
             tag: tag_of(state),
         })
@@ -387,11 +386,11 @@ impl Gates {
         })
     }
 
-    /// Adds the gate at `place` to the list of announced gates. Returns true if the list was empty,
+    /// Adds the gate at `idx` to the list of announced gates. Returns true if the list was empty,
     /// so that the caller has to wake the worker.
     #[inline]
-    pub fn announce(&self, place: u32) -> bool {
-        let Some(gate) = self.get(place) else {
+    pub fn announce(&self, idx: u32) -> bool {
+        let Some(gate) = self.get(idx) else {
             return false;
         };
         let listed = gate.news.compare_exchange(UNLISTED, END, SeqCst, SeqCst);
@@ -401,7 +400,7 @@ impl Gates {
         let mut last = self.news.load(SeqCst);
         loop {
             gate.news.store(last, SeqCst);
-            match self.news.compare_exchange_weak(last, place, SeqCst, SeqCst) {
+            match self.news.compare_exchange_weak(last, idx, SeqCst, SeqCst) {
                 Ok(_) => return last == END,
                 Err(other) => last = other,
             }
@@ -424,15 +423,15 @@ impl Gates {
             (first, last) = (last, before);
         }
         iter::from_fn(move || {
-            let place = first;
-            first = self.get(place)?.news.swap(UNLISTED, SeqCst);
-            Some(place)
+            let idx = first;
+            first = self.get(idx)?.news.swap(UNLISTED, SeqCst);
+            Some(idx)
         })
     }
 
-    /// Returns the owner of the gate at `place`; `None` if the gate is free or under construction.
-    pub fn owner(&self, place: u32) -> Option<GateOwner> {
-        let gate = self.get(place)?;
+    /// Returns the owner of the gate at `idx`; `None` if the gate is free or under construction.
+    pub fn owner(&self, idx: u32) -> Option<GateOwner> {
+        let gate = self.get(idx)?;
         let state = gate.state.load(SeqCst);
         if state == 0 || users_of(state) == MAKING {
             return None;
@@ -441,7 +440,7 @@ impl Gates {
         for (word, value) in words.iter_mut().zip(&gate.party) {
             *word = value.load(Relaxed);
         }
-        let party = if is_shared(place) {
+        let party = if is_shared(idx) {
             RequestOwner::SHARED.party
         } else {
             client_key::read(&words)?
@@ -454,34 +453,34 @@ impl Gates {
         })
     }
 
-    /// Returns true if the client of the gate at `place` has another gate earlier in the search
+    /// Returns true if the client of the gate at `idx` has another gate earlier in the search
     /// order.
-    pub fn has_earlier_duplicate(&self, place: u32) -> bool {
-        let Some(gate) = self.get(place).filter(|_| !is_shared(place)) else {
+    pub fn has_earlier_duplicate(&self, idx: u32) -> bool {
+        let Some(gate) = self.get(idx).filter(|_| !is_shared(idx)) else {
             return false;
         };
         let key = key_of(gate.state.load(SeqCst));
         let mut places = self.places(key);
         let first = places.find(|(_, gate)| key_of(gate.state.load(SeqCst)) == key);
-        first.is_some_and(|(first, _)| first != place)
+        first.is_some_and(|(first, _)| first != idx)
     }
 
-    /// Closes the gate at `place` if there are no users; returns true if closed. A closed gate
+    /// Closes the gate at `idx` if there are no users; returns true if closed. A closed gate
     /// cannot be claimed until it is freed.
-    pub fn close(&self, place: u32) -> bool {
-        let Some(gate) = self.get(place) else {
+    pub fn close(&self, idx: u32) -> bool {
+        let Some(gate) = self.get(idx) else {
             return false;
         };
         let state = gate.state.load(SeqCst);
-        let unused = state != 0 && users_of(state) == 0 && !is_shared(place);
+        let unused = state != 0 && users_of(state) == 0 && !is_shared(idx);
         let close = || gate.state.compare_exchange(state, CLOSED, SeqCst, SeqCst);
         unused && close().is_ok()
     }
 
-    /// Frees the gate at `place`, even if there are users.
-    pub fn revoke(&self, place: u32) {
-        if let Some(gate) = self.get(place) {
-            if gate.state.swap(0, SeqCst) != 0 && !is_shared(place) {
+    /// Frees the gate at `idx`, even if there are users.
+    pub fn revoke(&self, idx: u32) {
+        if let Some(gate) = self.get(idx) {
+            if gate.state.swap(0, SeqCst) != 0 && !is_shared(idx) {
                 self.used.fetch_sub(1, SeqCst);
             }
         }
@@ -502,19 +501,13 @@ impl Gates {
         self.used.load(Relaxed) >= self.unlisted_max() / 2
     }
 
-    /// Opens the group `number`, at index `place` of the plan, for `target`. `None` stands for all
+    /// Opens the group `number`, at index `idx` of the plan, for `target`. `None` stands for all
     /// targets without a group of their own. `start` is the initial rate and rank of clients
     /// ([`Gates::set_start`]).
-    pub fn open(
-        &self,
-        place: u32,
-        (number, target): (u32, Option<u32>),
-        start: (u64, u8),
-        now: u64,
-    ) {
+    pub fn open(&self, idx: u32, (number, target): (u32, Option<u32>), start: (u64, u8), now: u64) {
         // The rate is set before the target, so that a claim that finds the group finds the rate.
-        self.set_start(place, start, now);
-        if let (Some(entry), Some(gate)) = (self.entries.get(place as usize), self.get(place)) {
+        self.set_start(idx, start, now);
+        if let (Some(entry), Some(gate)) = (self.entries.get(idx as usize), self.get(idx)) {
             entry.number.store(number, Relaxed);
             gate.group.store(number, Relaxed);
             gate.target.store(target.unwrap_or(u32::MAX), Relaxed);
@@ -527,21 +520,21 @@ impl Gates {
         }
     }
 
-    /// Closes the groups from index `place` on, and makes all classes look up their groups again.
-    pub fn opened(&self, place: u32) {
-        for place in place as usize..self.entries.len() {
-            if let Some(entry) = self.entries.get(place) {
+    /// Closes the groups from index `idx` on, and makes all classes look up their groups again.
+    pub fn opened(&self, idx: u32) {
+        for idx in idx as usize..self.entries.len() {
+            if let Some(entry) = self.entries.get(idx) {
                 entry.target.store(NO_TARGET, Relaxed);
             }
-            self.revoke(place as u32);
+            self.revoke(idx as u32);
         }
         self.epoch.fetch_add(1, SeqCst);
     }
 
-    /// Sets the rate, bytes/s, and the rank of clients of the group at `place` until the manager
+    /// Sets the rate, bytes/s, and the rank of clients of the group at `idx` until the manager
     /// registers them. For the manager only.
-    pub fn set_start(&self, place: u32, (rate, rank): (u64, u8), now: u64) {
-        if let (Some(entry), Some(gate)) = (self.entries.get(place as usize), self.get(place)) {
+    pub fn set_start(&self, idx: u32, (rate, rank): (u64, u8), now: u64) {
+        if let (Some(entry), Some(gate)) = (self.entries.get(idx as usize), self.get(idx)) {
             entry.rate.store(rate, Relaxed);
             entry.rank.store(rank.into(), Relaxed);
             if !gate.is_known() {
@@ -550,10 +543,10 @@ impl Gates {
         }
     }
 
-    /// Returns the number of classes of the group at `place` that found no gate of their own since
+    /// Returns the number of classes of the group at `idx` that found no gate of their own since
     /// the last call.
-    pub fn take_full(&self, place: u32) -> u64 {
-        let entry = self.entries.get(place as usize);
+    pub fn take_full(&self, idx: u32) -> u64 {
+        let entry = self.entries.get(idx as usize);
         entry.map_or(0, |entry| entry.full.swap(0, Relaxed))
     }
 }

@@ -97,7 +97,7 @@ fn assert_exact(late: u64, mut wait: impl FnMut(&Gate, u64, u64, &mut dyn FnMut(
 fn a_booked_rate_is_exact() {
     for late in [1, 50_000, 5 * MS] {
         assert_exact(late, |gate, size, mut now, late| {
-            let (ticket, mut due) = gate.book(write(size), now);
+            let (ticket, mut due) = gate.reserve(write(size), now);
             while due > now {
                 now = due + late();
                 due = gate.due(&ticket, now);
@@ -133,7 +133,7 @@ fn partitions_share_a_gate_in_order() {
     let sizes = [4096, 65_536, 4 * MIB, 512];
     let gates = gates(rate);
     let gate = gate(&gates);
-    let mut fronts = sizes.map(|size| gate.book(write(size), NOW));
+    let mut fronts = sizes.map(|size| gate.reserve(write(size), NOW));
     let mut served = [0u64; PARTS];
     let (mut now, mut last) = (NOW, 0);
     let mut order: Vec<usize> = (0..PARTS).collect();
@@ -153,7 +153,7 @@ fn partitions_share_a_gate_in_order() {
         order.remove(place);
         order.push(next);
         served[next] += 1;
-        fronts[next] = gate.book(write(sizes[next]), now);
+        fronts[next] = gate.reserve(write(sizes[next]), now);
     }
     // Each partition dispatches one request in turn: large requests do not starve.
     let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
@@ -170,7 +170,7 @@ fn who_polls_does_not_pass_who_has_booked() {
     let gates = gates(MIB);
     let gate = gate(&gates);
     while gate.take(write(4096), NOW).is_ok() {}
-    let (ticket, due) = gate.book(write(MIB), NOW);
+    let (ticket, due) = gate.reserve(write(MIB), NOW);
     assert!(due > NOW + 30 * MS && due < NOW + 60 * MS);
     let mut now = NOW;
     while gate.due(&ticket, now) > now {
@@ -243,8 +243,8 @@ fn a_pause_fills_the_bucket_and_no_more() {
         if wakes {
             booked.wake(later);
         }
-        assert_eq!(booked.book(whole, later).1, later);
-        let due = booked.book(whole, later).1 - later;
+        assert_eq!(booked.reserve(whole, later).1, later);
+        let due = booked.reserve(whole, later).1 - later;
         assert!(due.abs_diff(85 * MS - ns) < 1_000, "{due}");
         // Below that limit, `wake` discards nothing.
         let before = gate.balance(later + MS);
@@ -260,7 +260,7 @@ fn rate_changes_lose_nothing() {
     let gate = gate(&gates);
     assert_eq!(gate.take(write(10 * MIB), NOW), Ok(()));
     let owed = gate.balance(NOW);
-    let (ticket, due) = gate.book(write(MIB), NOW);
+    let (ticket, due) = gate.reserve(write(MIB), NOW);
     assert!(due > NOW + 9 * SECOND);
     let mut now = NOW;
     for (rate, rank) in [(5 * MIB, 1), (5 * MIB, 3), (32 << 10, 0), (10 * MIB, 2)] {
@@ -282,7 +282,7 @@ fn rate_changes_lose_nothing() {
     let gates = self::gates(MIB);
     let gate = self::gate(&gates);
     let (mut now, mut came, mut went, mut rate) = (NOW, 0u128, 0u64, MIB);
-    let (mut front, mut size) = (gate.book(write(4096), now), 4096);
+    let (mut front, mut size) = (gate.reserve(write(4096), now), 4096);
     for change in 0..2_000u32 {
         let until = now + rng.below(50 * MS);
         loop {
@@ -295,7 +295,7 @@ fn rate_changes_lose_nothing() {
             }
             went += size;
             size = 512 << rng.below(10);
-            front = gate.book(write(size), now);
+            front = gate.reserve(write(size), now);
         }
         rate = 32_768 << rng.below(12);
         gate.set(rate, (change % 4) as u8, now);
@@ -312,20 +312,20 @@ fn rate_changes_lose_nothing() {
 #[test]
 fn unregulated_is_not_throttled() {
     let gates = Gates::new(3, 1).unwrap();
-    assert!(gates.get(gates.len()).is_none() && gates.get(GateClaim::NONE.place()).is_none());
+    assert!(gates.get(gates.len()).is_none() && gates.get(GateClaim::NONE.idx()).is_none());
     let gate = gate(&gates);
     assert_eq!(gate.rate(), UNREGULATED);
     for _ in 0..1000 {
         assert_eq!(gate.take(write(1 << 40), NOW), Ok(()));
     }
-    assert_eq!(gate.book(write(MIB), NOW), (GateTicket::FREE, NOW));
+    assert_eq!(gate.reserve(write(MIB), NOW), (GateTicket::FREE, NOW));
     gate.force(write(MIB), NOW);
     assert_eq!((gate.usage().requests, gate.balance(NOW)), (1001, 0));
     // Requests dispatched while unregulated leave no debt.
     gate.set(MIB, 0, NOW);
     assert_near(gate.balance(NOW), comes(MIB, 40 * MS) as i64);
     assert_eq!(gate.take(write(4 * MIB), NOW), Ok(()));
-    let (ticket, due) = gate.book(write(MIB), NOW);
+    let (ticket, due) = gate.reserve(write(MIB), NOW);
     assert!(due > NOW + 3 * SECOND);
     gate.set(UNREGULATED, 0, NOW);
     assert_eq!(gate.due(&ticket, NOW), NOW);
@@ -339,7 +339,7 @@ fn only_bytes_count() {
     assert_eq!(gate.take(write(MIB), NOW), Ok(()));
     for cost in [write(0), Cost::of_bytes(MIB), Cost::new(Direction::Read, 0)] {
         assert_eq!(gate.take(cost, NOW), Ok(()));
-        assert_eq!(gate.book(cost, NOW), (GateTicket::FREE, NOW));
+        assert_eq!(gate.reserve(cost, NOW), (GateTicket::FREE, NOW));
     }
     assert!(gate.take(Cost::new(Direction::Read, 1), NOW).is_err());
     gate.force(Cost::new(Direction::Read, 5), NOW);
@@ -362,7 +362,7 @@ fn forced_debt_is_bounded() {
     }
     assert_near(gate.balance(NOW), -10 * MIB as i64);
     // Forced requests do not reduce existing debt.
-    let deep = gate.book(write(90 * MIB), NOW);
+    let deep = gate.reserve(write(90 * MIB), NOW);
     gate.force(write(MIB), NOW);
     assert_near(gate.balance(NOW), -100 * MIB as i64);
     gate.cancel(&deep.0);

@@ -111,7 +111,7 @@ impl BandwidthManager {
             return;
         }
         let total = ClientTotals::of(&gate.usage());
-        client.recent.look(total, tick.window, now, &tick.tuning);
+        client.recent.update(total, tick.window, now, &tick.tuning);
         client.recent.slow.allow(client.rate, now);
         let load = self.loads.as_mut_slice().get_mut(client.group as usize);
         if let (Some(place), Some(load)) = (tick.mark, load) {

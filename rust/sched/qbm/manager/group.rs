@@ -159,7 +159,7 @@ impl ManagedGroup {
     ) -> bool {
         if core::mem::take(&mut self.stale) {
             self.fresh = 0;
-            self.allocator.settle();
+            self.allocator.apply_rules();
         }
         let mut changed = false;
         let (places, counters) = (&self.places, &mut self.counters);

@@ -71,7 +71,7 @@ fn a_group_opens_with_its_rate() {
     impl OverseerContext for Joins {
         fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {
             let claim = self.0.queue(ClientKey::Device(9), 2, NOW);
-            let gate = self.0.gates.get(claim.place());
+            let gate = self.0.gates.get(claim.idx());
             self.1.set(gate.map(|gate| (gate.rate(), gate.rank())));
         }
     }
@@ -82,7 +82,7 @@ fn a_group_opens_with_its_rate() {
     let mut manager = BandwidthManager::new(plan(text), gates).unwrap();
     joined.queue(ClientKey::Device(1), 1, NOW);
     let joins = Joins(joined, Cell::new(None));
-    manager.look(&joins, false, NOW).unwrap();
+    manager.poll(&joins, false, NOW).unwrap();
     assert_eq!(joins.1.get(), None);
     let text = format!("{text}; group b capacity=40MB target=2");
     manager.configure(plan(&text), &joins, NOW).unwrap();
@@ -95,21 +95,21 @@ fn a_group_opens_with_its_rate() {
 fn pauses_change_no_other_gate() {
     let mut service = Managed::new("by uid; default min=1MB; group a capacity=100MB", 64);
     let claim = service.queue(user(7), 0, NOW);
-    service.look(true, NOW);
+    service.poll(true, NOW);
     assert_eq!(service.gate(&claim).rate(), 1_000_000);
     service.leave(&[claim]);
     service.manager.has_changed();
     for pause in 1..4 {
         let now = NOW + pause * 4 * SECOND;
-        service.look(true, now);
+        service.poll(true, now);
         assert!(!service.gate(&claim).is_known() && service.gates.holds(&claim));
         assert!(service.gate(&claim).join(&claim));
-        service.gates.announce(claim.place());
-        service.look(false, now);
+        service.gates.announce(claim.idx());
+        service.poll(false, now);
         let known = service.gate(&claim).is_known();
         assert!(known && !service.manager.has_changed(), "{pause}");
         service.leave(&[claim]);
-        service.look(true, now);
+        service.poll(true, now);
     }
 }
 
@@ -119,16 +119,16 @@ fn pauses_change_no_other_gate() {
 fn a_client_that_comes_back_costs_one_look() {
     let mut service = Managed::new("by uid; default min=32KiB; group a capacity=1GB", 16_384);
     let claims = service.queue_users(10_000, NOW);
-    service.look(false, NOW);
+    service.poll(false, NOW);
     service.leave(&claims);
     let now = NOW + 2 * SECOND;
-    service.look(true, now);
+    service.poll(true, now);
     let mut most = 0;
     for claim in claims.iter().step_by(100) {
         assert!(!service.gate(claim).is_known() && service.gate(claim).join(claim));
-        service.gates.announce(claim.place());
+        service.gates.announce(claim.idx());
         LOOKS.set(0);
-        service.look(false, now);
+        service.poll(false, now);
         most = most.max(LOOKS.get());
         assert!(service.gate(claim).is_known());
     }

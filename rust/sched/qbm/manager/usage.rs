@@ -231,7 +231,7 @@ impl RecentUsage {
     }
 
     /// Updates the totals at `now`, for a window that starts at `window`.
-    pub fn look(
+    pub fn update(
         &mut self,
         total: ClientTotals,
         window: Option<MarkTime>,
@@ -375,7 +375,7 @@ mod tests {
             sleeps: 2,
         };
         let window = clock.window(now, tuning.fast);
-        recent.look(total, window, now, &tuning);
+        recent.update(total, window, now, &tuning);
         assert_eq!(recent.mark(0), total);
         assert_eq!(recent.fast.rate, 10_000_000);
         assert!(!recent.fast.slept);

@@ -7,7 +7,7 @@
 //! The front-end's data of each request, which the pointer refers to, is stored elsewhere and not
 //! counted.
 
-use nrs_sched::item::{ByteRange, Cost, Direction, Fifo, Item, Place};
+use nrs_sched::item::{ByteRange, Cost, Direction, Fifo, Item, ItemHandle};
 use std::{cell::RefCell, num::NonZeroU64};
 
 /// The front-end's data of a request.
@@ -28,7 +28,7 @@ pub struct Lean(NonZeroU64);
 
 /// Reference to a queued [`Lean`] request.
 #[derive(Debug)]
-pub struct LeanPlace(NonZeroU64);
+pub struct LeanHandle(NonZeroU64);
 
 /// A queue of [`Lean`] requests.
 pub struct LeanFifo {
@@ -62,7 +62,7 @@ impl Lean {
     }
 }
 
-impl Place for LeanPlace {
+impl ItemHandle for LeanHandle {
     fn mark(&self) -> u64 {
         with(self.0, |node| node.mark)
     }
@@ -70,7 +70,7 @@ impl Place for LeanPlace {
 
 impl Item for Lean {
     type Fifo = LeanFifo;
-    type Place = LeanPlace;
+    type Handle = LeanHandle;
 
     fn cost(&self) -> Cost {
         Cost::new(Direction::Read, 4096)
@@ -92,12 +92,12 @@ impl Item for Lean {
         with(self.0, |node| node.mark = mark);
     }
 
-    fn register(&mut self) -> LeanPlace {
-        LeanPlace(self.0)
+    fn register(&mut self) -> LeanHandle {
+        LeanHandle(self.0)
     }
 
-    fn unregister(&mut self, place: LeanPlace) {
-        assert_eq!(self.0, place.0, "another request's place");
+    fn unregister(&mut self, handle: LeanHandle) {
+        assert_eq!(self.0, handle.0, "another request's handle");
     }
 }
 
@@ -131,7 +131,7 @@ impl Fifo for LeanFifo {
         Some(first)
     }
 
-    fn remove(&mut self, _place: &LeanPlace) -> Option<Lean> {
+    fn remove(&mut self, _place: &LeanHandle) -> Option<Lean> {
         None
     }
 

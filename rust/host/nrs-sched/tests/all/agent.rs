@@ -16,7 +16,8 @@ use nrs_sched::{
     policy::{
         control::{Parameters, Parts, RunningPart},
         params::ClassesMax,
-        AnyPart, AnyShared, AnyUpdate, Config, Decision, Kept, Kind, Part, Tunables, Tuning as _,
+        AnyPart, AnyShared, AnyUpdate, Config, Decision, Kind, Part, PoliciesData, Tunables,
+        Tuning as _,
     },
     running_parts::RunningParts,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
@@ -204,9 +205,9 @@ struct Restarted {
     holds: Cell<usize>,
 }
 
-struct Place<'a>(&'a Restarted, Priority);
+struct RestartedPart<'a>(&'a Restarted, Priority);
 
-impl RunningPart for Place<'_> {
+impl RunningPart for RestartedPart<'_> {
     type Item = Request;
 
     fn cpt(&self) -> u16 {
@@ -243,7 +244,7 @@ impl Parts for Restarted {
     fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Request>> {
         [Priority::Regular, Priority::High]
             .into_iter()
-            .map(|priority| Place(self, priority))
+            .map(|priority| RestartedPart(self, priority))
     }
 }
 
@@ -304,13 +305,13 @@ fn cgroups_are_not_shared() {
 
 /// Checks that an idle class is reported once more when it is evicted.
 #[test]
-fn the_last_report_says_so() {
+fn eviction_is_in_the_last_report() {
     let parts = parts(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
     let mut told = LastReading::new();
     let mut step = || {
         let reading = Reading::of(&parts).expect("memory");
         let said: Vec<_> = told.changes(1, &reading, false).collect();
-        told.note(1, reading);
+        told.record(1, reading);
         said
     };
     serve(&mut parts.part(0), 1, 3, 0);
@@ -338,13 +339,13 @@ fn parameters() -> Parameters {
 }
 
 /// Sets the factor of the class `id`.
-fn set_factor(kept: &mut Kept, id: u64, factor: u32, lease: &Shared<Lease>) {
+fn set_factor(kept: &mut PoliciesData, id: u64, factor: u32, lease: &Shared<Lease>) {
     let pairs = FactorPairs::of([(id, factor)]).expect("valid");
     kept.set_factors(pairs, lease).expect("memory");
 }
 
 /// Passes the state of the service to the parts, as the engine does.
-fn retell(parts: &RunningParts, parameters: &mut Parameters, config: &Config, now: u64) {
+fn republish(parts: &RunningParts, parameters: &mut Parameters, config: &Config, now: u64) {
     let update = parameters
         .update(config, Priority::Regular)
         .expect("memory");
@@ -376,15 +377,14 @@ fn factors_are_in_force_while_the_lease_lasts() {
     let mut parameters = parameters();
     let kept = &mut parameters.kept;
     assert_eq!(kept.starts(), None);
-    let set =
-        |kept: &mut Kept, factor, lease: &Shared<Lease>| set_factor(kept, ids[0], factor, lease);
-    kept.follow(&[None, None], &[Some(fair), None])
+    let set = |kept: &mut _, factor, lease: &_| set_factor(kept, ids[0], factor, lease);
+    kept.sync(&[None, None], &[Some(fair), None])
         .expect("memory");
     assert_eq!((kept.starts(), kept.lease().is_some()), (Some(1), false));
     let lease = Shared::new(Lease::new(0, 1000)).expect("memory");
     set(kept, ONE / 4, &lease);
     assert!(kept.lease().is_some_and(|own| own.ptr_eq(&lease)));
-    retell(&parts, &mut parameters, &fair, 0);
+    republish(&parts, &mut parameters, &fair, 0);
     let factors = || -> Vec<u32> { all(&parts).iter().map(|report| report.factor).collect() };
     let weights = || -> Vec<u32> {
         let rows = arena::rows(&parts.part(0));
@@ -401,11 +401,11 @@ fn factors_are_in_force_while_the_lease_lasts() {
     // Other weights, and the same factors.
     let old = parameters.clone();
     assert!(!parameters.is_news(&old, &fair, Priority::Regular));
-    retell(&parts, &mut parameters, &fair, 999 * MS);
+    republish(&parts, &mut parameters, &fair, 999 * MS);
     assert_eq!(factors(), [ONE / 4, ONE]);
     // A start on the other head changes nothing.
     let kept = &mut parameters.kept;
-    kept.follow(&[Some(fair), None], &[Some(fair), Some(fair)])
+    kept.sync(&[Some(fair), None], &[Some(fair), Some(fair)])
         .expect("memory");
     assert_eq!((kept.starts(), kept.lease().is_some()), (Some(1), true));
     // The lease ends. Readers see the effect even if no worker runs.
@@ -421,17 +421,17 @@ fn factors_are_in_force_while_the_lease_lasts() {
     let lease = Shared::new(Lease::new(5000 * MS, 1000)).expect("memory");
     set(&mut parameters.kept, ONE / 2, &lease);
     assert!(parameters.is_news(&old, &fair, Priority::Regular));
-    retell(&parts, &mut parameters, &fair, 5000 * MS);
+    republish(&parts, &mut parameters, &fair, 5000 * MS);
     assert_eq!(factors(), [ONE / 2, ONE]);
     let before = parameters.clone();
     let other = config(Kind::Fairshare, Some("gid_fair"));
     let kept = &mut parameters.kept;
-    kept.follow(&[Some(fair), None], &[Some(other), None])
+    kept.sync(&[Some(fair), None], &[Some(other), None])
         .expect("memory");
     assert_eq!((kept.starts(), kept.lease().is_some()), (Some(2), false));
     assert!(parameters.is_news(&before, &fair, Priority::Regular));
     let kept = &mut parameters.kept;
-    kept.follow(&[Some(other), None], &[None, None])
+    kept.sync(&[Some(other), None], &[None, None])
         .expect("memory");
     assert_eq!(kept.starts(), None);
     // Running parts lose their factors, too.
@@ -454,7 +454,7 @@ fn factors_are_for_one_mode() {
         let mut parameters = parameters();
         parameters
             .kept
-            .follow(&[None, None], &[Some(regular), Some(high)])
+            .sync(&[None, None], &[Some(regular), Some(high)])
             .expect("memory");
         let old = parameters.clone();
         let lease = Shared::new(Lease::new(0, 1000)).expect("memory");

@@ -160,7 +160,7 @@ impl Bench {
     }
 
     /// Passes changed parameters to the part.
-    pub fn tell(&mut self, kind: Kind, before: &Tunables, after: &Tunables) {
+    pub fn update(&mut self, kind: Kind, before: &Tunables, after: &Tunables) {
         let before = Config::parse(kind, None, before).expect("valid");
         let update = before.update_to(&before.with(after));
         let _ = self.part.update(update.expect("in place"), self.now);

@@ -58,7 +58,7 @@ proptest! {
             match op {
                 ClassOp::Classify(uid) => {
                     let limit = table.target();
-                    if let Some(id) = table.look(&Key::Uid(uid), now) {
+                    if let Some(id) = table.lookup(&Key::Uid(uid), now) {
                         prop_assert_eq!(known.get(&uid).map(|(known, _)| *known), Some(id));
                         continue;
                     }
@@ -161,7 +161,7 @@ fn an_owner_above_its_part_gives_back() {
 /// Checks that an owner at its part of a full table gets a class in place of its own idle class.
 /// Older idle classes of others cost at most one try per eight of them.
 #[test]
-fn idle_classes_of_others_hide_none() {
+fn owner_replaces_own_idle_class_before_older_ones() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
     let [other, own] = [1, 2].map(|gid| table.owned_by(&Key::Gid(gid)));
     let mut class = newcomers();
@@ -176,7 +176,7 @@ fn idle_classes_of_others_hide_none() {
 
 /// Checks the same while another owner without idle classes searches in turn.
 #[test]
-fn looks_of_others_hide_none() {
+fn owner_replaces_own_idle_class_with_a_rival() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
     let [other, own, rival] = [1, 2, 3].map(|gid| table.owned_by(&Key::Gid(gid)));
     let mut class = newcomers();

@@ -56,7 +56,7 @@ fn tallies_are_exact_from_many_threads() {
         barrier.wait();
         for _ in 0..50_000 {
             let cost = rng.next_u32() % 100;
-            tally.note(&counters, i64::from(cost));
+            tally.add(&counters, i64::from(cost));
             served += u64::from(cost);
             if cost < 30 {
                 told += tally.elsewhere(&counters);
@@ -88,7 +88,7 @@ fn strangers_do_not_mix() {
             let id = id(1 + thread as u64 + 10 * (round % 3), 0);
             assert!(tally.open(&counters, id));
             for _ in 0..rng.next_u32() % 4 {
-                tally.note(&counters, 1 + i64::from(rng.next_u32() % 50));
+                tally.add(&counters, 1 + i64::from(rng.next_u32() % 50));
                 tally.upkeep(&counters, id);
                 assert_eq!(tally.elsewhere(&counters), 0);
             }

@@ -83,7 +83,7 @@ fn sizes_of_jobs() {
         };
         let part = &mut parts[0];
         let class = part.classify(&attrs, 1);
-        part.note(class, &attrs, 1);
+        part.record_attrs(class, &attrs, 1);
         feed(part);
     }
     // The table has 1,024 entries.

@@ -189,7 +189,7 @@ fn names_take_nothing_from_other_users() {
 /// Checks several users that arrive at a full table filled by one user's many jobs: they get equal
 /// shares.
 #[test]
-fn a_full_table_has_places_for_others() {
+fn full_table_admits_new_users() {
     let mut bench = StormBench::new("uid_then_jobid_fair", names);
     (0..1_000).for_each(|_| bench.storm());
     let overflow = bench.part.overflow();

@@ -91,7 +91,7 @@ fn trace(config: &Config, seed: u64, peeks: bool, answers: &mut Answers) -> Vec<
 }
 
 #[test]
-fn a_peek_changes_nothing_and_tells_what_get_answers() {
+fn peek_changes_nothing_and_returns_the_result_of_get() {
     for config in settings::limited() {
         let mut answers = Answers::default();
         for seed in 1..=5 {

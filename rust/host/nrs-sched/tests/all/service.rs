@@ -596,7 +596,7 @@ fn a_replaced_service_refuses_changes_and_passes_on_its_parameters() {
 }
 
 #[test]
-fn a_new_target_gets_the_policies_of_the_others() {
+fn new_target_gets_the_policies_of_existing_targets() {
     let mut world = ServiceWorld::new(1, 2);
     world.set("nrs_policies", "tbf uid").expect("a policy");
     world

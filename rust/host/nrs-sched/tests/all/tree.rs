@@ -60,7 +60,7 @@ fn composite_of_three_levels() {
 /// Checks jobs that are on for different parts of a cycle. The shares of idle jobs are first
 /// divided within their level.
 #[test]
-fn composite_that_goes_on_and_off() {
+fn composite_with_jobs_switched_on_and_off() {
     const CYCLE: u64 = 4000;
     let setup = Setup::new(COMPOSITE);
     let mut sim = Sim::new(&setup, sources(&composite()));
@@ -273,7 +273,7 @@ fn size_from_names() {
 
 /// Checks that sizes stated by requests take precedence over counted sizes, also when they change.
 #[test]
-fn size_as_requests_say() {
+fn stated_size_takes_precedence() {
     let mut sim = sized(SizeSource::Nids, "a:1,2 b:1");
     for size in [4, 9] {
         for source in 0..2 {

@@ -261,17 +261,17 @@ fn past_the_queues() {
 #[test]
 fn a_single_field() {
     let known = aware(1);
-    type Tell = fn(&mut Attrs, &Attrs);
-    let fields: [(&str, Tell); 5] = [
+    type SetField = fn(&mut Attrs, &Attrs);
+    let fields: [(&str, SetField); 5] = [
         ("jobid_fair", |attrs, known| attrs.jobid = known.jobid),
         ("uid_fair", |attrs, known| attrs.uid = known.uid),
         ("gid_fair", |attrs, known| attrs.gid = known.gid),
         ("nid_fair", |attrs, known| attrs.nid = known.nid),
         ("gid_then_uid_fair", |attrs, known| attrs.uid = known.uid),
     ];
-    for (mode, tell) in fields {
+    for (mode, set) in fields {
         let mut attrs = NOBODY;
-        tell(&mut attrs, &known);
+        set(&mut attrs, &known);
         let config =
             Config::parse(Kind::Fairshare, Some(mode), &Tunables::default()).expect("valid");
         let mut part = lone_part::<Request>(&config, 1).expect("memory");

@@ -137,7 +137,7 @@ impl SimDevice {
     /// Moves the arm to the data of `record` and leaves it at the end of the data; returns the
     /// time, ns.
     fn travel(&mut self, record: &Record, seek: u64, rotation: u64) -> u64 {
-        let place = record.place();
+        let place = record.disk_offset();
         let distance = self.arm.abs_diff(place);
         self.arm = (place + record.bytes) % DISK;
         if distance == 0 {

@@ -71,7 +71,7 @@ impl Record {
     }
 
     /// Returns the position of the data on a disk, bytes.
-    pub fn place(&self) -> u64 {
+    pub fn disk_offset(&self) -> u64 {
         avalanche(self.object).wrapping_add(self.offset) % DISK
     }
 }
@@ -96,17 +96,17 @@ impl Item {
             idx,
             cost: record.cost(),
             arrival: record.arrived,
-            range: ByteRange::new(record.object, record.place(), record.bytes),
+            range: ByteRange::new(record.object, record.disk_offset(), record.bytes),
             mark: 0,
             placement: Placement::default(),
         }
     }
 }
 
-/// Uninhabited place type: the engine never looks up queued requests.
+/// Uninhabited handle type: the engine never looks up queued requests.
 pub enum Nowhere {}
 
-impl item::Place for Nowhere {
+impl item::ItemHandle for Nowhere {
     fn mark(&self) -> u64 {
         match *self {}
     }
@@ -114,7 +114,7 @@ impl item::Place for Nowhere {
 
 impl item::Item for Item {
     type Fifo = Fifo;
-    type Place = Nowhere;
+    type Handle = Nowhere;
 
     fn cost(&self) -> Cost {
         self.cost
@@ -141,8 +141,8 @@ impl item::Item for Item {
         unreachable!("no order table")
     }
 
-    fn unregister(&mut self, place: Nowhere) {
-        match place {}
+    fn unregister(&mut self, handle: Nowhere) {
+        match handle {}
     }
 }
 
@@ -174,8 +174,8 @@ impl item::Fifo for Fifo {
         self.0.pop_front()
     }
 
-    fn remove(&mut self, place: &Nowhere) -> Option<Item> {
-        match *place {}
+    fn remove(&mut self, handle: &Nowhere) -> Option<Item> {
+        match *handle {}
     }
 
     fn front(&self) -> Option<&Item> {

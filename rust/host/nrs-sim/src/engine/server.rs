@@ -301,7 +301,7 @@ impl SimServer {
 
     /// Adds the time since the last call to `withheld` if requests are queued and none is in
     /// flight.
-    pub fn look(&mut self, now: u64) {
+    pub fn account_withheld(&mut self, now: u64) {
         if self.target.active() == 0 && self.target.queued > 0 {
             self.withheld += now - self.seen;
         }
@@ -319,7 +319,7 @@ impl SimServer {
 
     /// Handles the arrival of the request at index `idx`, which has the attributes `attrs`.
     pub fn arrive(&mut self, state: &mut SimState, idx: u32, attrs: impl Fn() -> Attrs) {
-        self.look(state.now);
+        self.account_withheld(state.now);
         let record = state.records.at(idx);
         record.arrived = state.now;
         let (record, item) = (*record, Item::new(idx, record));
@@ -350,7 +350,7 @@ impl SimServer {
     /// Handles the completion of the request at index `idx`.
     pub fn complete(&mut self, state: &mut SimState, idx: u32) {
         let now = state.now;
-        self.look(now);
+        self.account_withheld(now);
         self.target.slot_pool.put(Priority::Regular);
         let record = state.records.at(idx);
         self.jobs[record.job as usize].add(record.bytes, record.device_ns);
@@ -373,7 +373,7 @@ impl SimServer {
     /// Handles the expiry of the timer of partition `index`.
     pub fn wake(&mut self, state: &mut SimState, index: usize) {
         let (now, late) = (state.now, self.target.lateness);
-        self.look(now);
+        self.account_withheld(now);
         let mut round = self.round(state);
         let timer = &mut round.partitions[index].timer;
         // The timer was armed for another time since.

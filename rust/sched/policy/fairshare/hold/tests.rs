@@ -65,8 +65,8 @@ fn the_loss_is_bounded_in_every_window() {
                 1 => end(&mut holds, idx, now, &mut used),
                 _ => {
                     for one in holds.expected.iter_mut().flatten() {
-                        if one.stage == Stage::Competing {
-                            one.stage = Stage::Chosen;
+                        if one.phase == LeafPhase::Competing {
+                            one.phase = LeafPhase::Chosen;
                         }
                     }
                     holds.pay(slots, now);
@@ -100,7 +100,7 @@ fn only_an_arrival_returns_the_rest() {
     let before = credit(&holds, start);
     assert_eq!(before, tokens(&holds, holds.credit.window));
     assert!(holds.add(3, start, NSEC_PER_MSEC));
-    holds.expected[0].as_mut().unwrap().stage = Stage::Chosen;
+    holds.expected[0].as_mut().unwrap().phase = LeafPhase::Chosen;
     holds.pay(4, start);
     assert_eq!(before - credit(&holds, start), NSEC_PER_MSEC / 4);
     let slots = Hold {
@@ -108,15 +108,15 @@ fn only_an_arrival_returns_the_rest() {
         until: start + NSEC_PER_MSEC,
     };
     assert_eq!(holds.slots(), slots);
-    let stage = holds.take(3, start + NSEC_PER_MSEC / 4).unwrap();
+    let phase = holds.take(3, start + NSEC_PER_MSEC / 4).unwrap();
     let used = holds.uncounted;
-    assert!(matches!(stage, Stage::Holding(payment) if payment.since == start));
+    assert!(matches!(phase, LeafPhase::Holding(payment) if payment.since == start));
     assert_eq!(used, NSEC_PER_MSEC / 16);
     assert_eq!(before - credit(&holds, start), used);
     assert!(!holds.is_expecting() && holds.take(3, start).is_none());
     // One that ends otherwise, as by a forced request, returns nothing.
     assert!(holds.add(3, start, NSEC_PER_MSEC));
-    holds.expected[0].as_mut().unwrap().stage = Stage::Chosen;
+    holds.expected[0].as_mut().unwrap().phase = LeafPhase::Chosen;
     let before = credit(&holds, start);
     holds.pay(4, start);
     assert!(holds.take(3, u64::MAX).is_some());

@@ -77,7 +77,7 @@ fn two_places_of_one_id_become_one() {
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 3]);
     // A claim of a place above a place that was claimed at the same time.
     block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
-    assert_eq!(counters.settle(8, 5, 77), 2);
+    assert_eq!(counters.keep_lowest(8, 5, 77), 2);
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 4]);
     // No move if the lower place is full.
     block[2].state.store((77 << USERS_BITS) | USERS_MAX, SeqCst);
@@ -102,17 +102,17 @@ fn two_places_of_one_id_become_one() {
 }
 
 #[test]
-fn tallies_tell_what_others_serve() {
+fn tallies_count_service_of_other_parts() {
     let counters = SharedTotals::new(16).unwrap();
     let id = id(5, 1);
     let mut tallies = [TotalView::default(); 3];
     let [a, b, c] = &mut tallies;
-    a.note(&counters, 9);
+    a.add(&counters, 9);
     assert_eq!((a.elsewhere(&counters), a.claim.is_some()), (0, false));
     a.open(&counters, id);
     a.open(&counters, id);
     b.open(&counters, id);
-    a.note(&counters, 10);
+    a.add(&counters, 10);
     // A later claim does not count old service.
     c.open(&counters, id);
     assert_eq!(a.elsewhere(&counters), 0);
@@ -120,12 +120,12 @@ fn tallies_tell_what_others_serve() {
     assert_eq!(b.elsewhere(&counters), 0);
     assert_eq!(c.elsewhere(&counters), 0);
     // Service taken back is subtracted from later service.
-    a.note(&counters, -4);
+    a.add(&counters, -4);
     assert_eq!(b.elsewhere(&counters), 0);
-    a.note(&counters, 3);
+    a.add(&counters, 3);
     assert_eq!(b.elsewhere(&counters), 0);
-    b.note(&counters, 100);
-    a.note(&counters, 3);
+    b.add(&counters, 100);
+    a.add(&counters, 3);
     assert_eq!(b.elsewhere(&counters), 2);
     assert_eq!(a.elsewhere(&counters), 100);
     assert_eq!(c.elsewhere(&counters), 102);

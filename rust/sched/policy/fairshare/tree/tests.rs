@@ -75,7 +75,7 @@ fn step(
     state: &mut State<Request>,
     rng: &mut Rng,
     now: u64,
-    queued: &mut Vec<(ClassId, <Request as Item>::Place)>,
+    queued: &mut Vec<(ClassId, <Request as Item>::Handle)>,
     running: &mut Vec<(Request, Grant)>,
 ) {
     let pages = [1, 16, 256, 2 * COST_MAX][rng.below(4) as usize];
@@ -101,8 +101,8 @@ fn step(
         }
         7 if !queued.is_empty() => {
             // A request that was dispatched in the meantime is not found.
-            let (class, place) = queued.swap_remove(rng.below(queued.len() as u64) as usize);
-            state.dequeue(class, &place, now);
+            let (class, handle) = queued.swap_remove(rng.below(queued.len() as u64) as usize);
+            state.dequeue(class, &handle, now);
         }
         8 => {
             let text = format!("gid:1:{} uid:2:{}", 1 + rng.below(9), 1 + rng.below(10_000));

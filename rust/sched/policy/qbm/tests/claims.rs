@@ -25,7 +25,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     let class = bench.class(7, NOW);
     assert!(!bench.part.need().is_empty() && !bench.part.is_live(class));
     let gate = claim_of(&bench.gates, 7);
-    let owner = bench.gates.owner(gate.place()).unwrap();
+    let owner = bench.gates.owner(gate.idx()).unwrap();
     assert_eq!(
         (owner.who, owner.group),
         (RequestOwner::of(By::Uid, &attrs(7)), 1)
@@ -37,7 +37,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     }
     let until = bench.until(NOW);
     assert!((until - NOW).abs_diff(SECOND * PAGE / MIB) < MS, "{until}");
-    assert!(bench.gates.take_pending().eq([gate.place()]) && bench.part.need().is_empty());
+    assert!(bench.gates.take_pending().eq([gate.idx()]) && bench.part.need().is_empty());
     bench.gate(7).set_known(true);
     assert!(bench.part.is_live(class));
     bench.gate(7).set(2 * MIB, 2, NOW);
@@ -63,7 +63,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
 fn a_gate_that_was_freed_is_claimed_again() {
     let mut bench = QbmBench::slow(3);
     assert!(bench.get(NOW).is_some());
-    let old = claim_of(&bench.gates, 1).place();
+    let old = claim_of(&bench.gates, 1).idx();
     assert_eq!(bench.gate(1).users(), 1);
     assert!(!bench.gates.close(old), "it has a user");
     bench.gates.set_start(0, (MIB, 1), NOW);
@@ -78,7 +78,7 @@ fn a_gate_that_was_freed_is_claimed_again() {
             now = bench.until(now);
         }
     }
-    let place = claim_of(&bench.gates, 1).place();
+    let place = claim_of(&bench.gates, 1).idx();
     assert!(bench.gate(1).users() == 0 && bench.gates.close(place));
     assert!(bench.gates.owner(place).is_none());
 }
@@ -91,7 +91,7 @@ fn force_does_not_mind_a_gate_that_is_gone() {
     let mut bench = QbmBench::with(&tunables(), &gates);
     bench.rate(1, MIB, 1, NOW);
     bench.queue(1, 16, NOW);
-    gates.revoke(claim_of(&gates, 1).place());
+    gates.revoke(claim_of(&gates, 1).idx());
     gates.set_start(0, (MIB, 1), NOW);
     let mut other = QbmBench::with(&tunables(), &gates);
     for _ in 0..2 {
@@ -123,8 +123,8 @@ fn clients_without_a_gate_share_one() {
     let own: Vec<GateClaim> = own.filter(|claim| !claim.is_shared()).collect();
     assert_eq!(own.len() as u64, 20 - few);
     for claim in &own {
-        assert!(gates.close(claim.place()));
-        gates.revoke(claim.place());
+        assert!(gates.close(claim.idx()));
+        gates.revoke(claim.idx());
     }
     bench.part.refresh(0, 64, NOW);
     assert_eq!(shared.users(), 0);
@@ -144,13 +144,13 @@ fn an_idle_class_claims_a_gate_that_is_free() {
     };
     let user = (0..).find(|user| shares(&mut bench, *user)).unwrap();
     bench.burst(NOW);
-    (0..user).for_each(|user| gates.revoke(claim_of(&gates, user).place()));
+    (0..user).for_each(|user| gates.revoke(claim_of(&gates, user).idx()));
     assert!(!shares(&mut bench, user));
 }
 
 /// Reserves classes and gates for clients that the plan lists; other clients come after all ranks.
 #[test]
-fn places_are_kept_for_lines() {
+fn listed_clients_have_reserved_classes_and_gates() {
     let listed = 9_001..9_005;
     let line = |uid| format!("; client {uid} class=first_come min=1MB");
     let lines: String = listed.clone().map(line).collect();
@@ -182,7 +182,7 @@ fn places_are_kept_for_lines() {
 fn groups_come_and_go() {
     let mut bench = QbmBench::new();
     bench.gates.opened(0);
-    assert_eq!(claim_of(&bench.gates, 1).place(), GateClaim::NONE.place());
+    assert_eq!(claim_of(&bench.gates, 1).idx(), GateClaim::NONE.idx());
     bench.queue(1, 1024, NOW);
     bench.queue(1, 1024, NOW);
     assert!(bench.get(NOW).is_some() && !bench.gates.has_pending());
@@ -198,10 +198,7 @@ fn groups_come_and_go() {
         "{}",
         until - NOW
     );
-    let owner = bench
-        .gates
-        .owner(claim_of(&bench.gates, 1).place())
-        .unwrap();
+    let owner = bench.gates.owner(claim_of(&bench.gates, 1).idx()).unwrap();
     assert_eq!(owner.group, 5);
 }
 
@@ -217,7 +214,7 @@ fn other_gates_mean_other_claims() {
     assert!(old.is_some_and(|(old, _)| old.ptr_eq(&bench.gates)));
     bench.part.refresh(0, 64, NOW);
     assert!(bench.get(NOW).is_some());
-    let counted = other.get(claim_of(&other, 1).place()).unwrap();
+    let counted = other.get(claim_of(&other, 1).idx()).unwrap();
     assert_eq!(counted.usage().requests, 1);
     // Without gates no client is limited.
     bench.queue(5, 1, NOW);
@@ -304,12 +301,9 @@ fn claims_of_many_threads_agree() {
             again.collect()
         };
         let claims: Vec<Vec<GateClaim>> = claims.into_iter().map(settled).collect();
-        let mut places: Vec<u32> = claims[0].iter().map(GateClaim::place).collect();
+        let mut places: Vec<u32> = claims[0].iter().map(GateClaim::idx).collect();
         for other in &claims[1..] {
-            assert!(other
-                .iter()
-                .map(GateClaim::place)
-                .eq(places.iter().copied()));
+            assert!(other.iter().map(GateClaim::idx).eq(places.iter().copied()));
         }
         places.retain(|place| *place != 0);
         places.sort_unstable();
@@ -325,7 +319,7 @@ fn claims_of_many_threads_agree() {
 fn a_drain_looks_for_its_gate() {
     let mut bench = QbmBench::slow(2);
     assert!(bench.get(NOW).is_some() && bench.until(NOW) > NOW);
-    bench.gates.revoke(claim_of(&bench.gates, 1).place());
+    bench.gates.revoke(claim_of(&bench.gates, 1).idx());
     bench.force(NOW);
     assert_eq!(bench.gate(1).usage().requests, 1);
 }
@@ -342,7 +336,7 @@ fn a_client_with_requests_in_service_is_not_idle() {
     let mut ticks = |service: &mut Managed, count| {
         for _ in 0..count {
             now += 200 * MS;
-            service.look(true, now);
+            service.poll(true, now);
         }
         now
     };
@@ -352,7 +346,7 @@ fn a_client_with_requests_in_service_is_not_idle() {
         rates
     };
     bench.queue(1, 1, NOW);
-    service.look(true, NOW);
+    service.poll(true, NOW);
     let Decision::Item((_, grant)) = bench.part.get(&view(NOW, false)) else {
         panic!("no request is dispatched");
     };
@@ -374,7 +368,7 @@ fn a_client_with_requests_in_service_is_not_idle() {
 #[test]
 fn an_examination_without_memory_is_reported_later() {
     let config = Config::parse(None, &tunables()).unwrap();
-    let mut kept = <Kept as Keep<Config>>::empty().unwrap();
+    let mut kept = <PolicyData as Keep<Config>>::empty().unwrap();
     let text = "by uid; group all capacity=100MB; default class=low_share min=1MB
         client 1 class=fair_share min=2MB; client 2 class=fair_share min=2MB";
     let plan = Plan::parse(text).unwrap();
@@ -383,19 +377,19 @@ fn an_examination_without_memory_is_reported_later() {
     let (gates, _) = overseer.update().flatten().unwrap();
     let claims = [1, 2].map(|user| claim_of(&gates, user));
     for claim in &claims {
-        gates.get(claim.place()).unwrap().join(claim);
+        gates.get(claim.idx()).unwrap().join(claim);
     }
-    let mut look = || overseer.look(NOW, &Nothing, false);
+    let mut poll = || overseer.poll(NOW, &Nothing, false);
     fail_after(0);
-    assert_eq!(look(), Err(NoMemory));
-    let known = |claim: &&GateClaim| gates.get(claim.place()).unwrap().is_known();
+    assert_eq!(poll(), Err(NoMemory));
+    let known = |claim: &&GateClaim| gates.get(claim.idx()).unwrap().is_known();
     assert_eq!(claims.iter().filter(known).count(), 1);
     let gone = claims.iter().find(|claim| !known(claim)).unwrap();
-    gates.revoke(gone.place());
+    gates.revoke(gone.idx());
     let refresh = OverseerOutcome {
         moved: true,
         refresh: true,
     };
-    assert_eq!(look(), Ok(refresh));
-    assert_eq!(look(), Ok(OverseerOutcome::default()));
+    assert_eq!(poll(), Ok(refresh));
+    assert_eq!(poll(), Ok(OverseerOutcome::default()));
 }

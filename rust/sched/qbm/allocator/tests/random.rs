@@ -212,7 +212,7 @@ impl Run {
     }
 
     /// Registers and removes several clients before one settle.
-    fn crowd(&mut self) {
+    fn change_several(&mut self) {
         for _ in 0..self.rng.below(5) {
             if self.rng.below(2) == 0 && self.ids.len() < self.case.clients {
                 let terms = self.terms();
@@ -223,14 +223,14 @@ impl Run {
                 self.allocator.withdraw(id);
             }
         }
-        self.allocator.settle();
+        self.allocator.apply_rules();
     }
 
     /// Performs one random request.
     fn step(&mut self) {
         let dice = self.rng.below(1000);
         if dice < 20 {
-            return self.crowd();
+            return self.change_several();
         }
         if self.ids.is_empty() || (dice < 140 && self.ids.len() < self.case.clients) {
             let terms = self.terms();

@@ -278,7 +278,7 @@ fn as_many_clients_as_there_may_be() {
         allocator.enter(entitlement(FirstCome, 0, 0)).unwrap();
     }
     assert_eq!(allocator.enter(entitlement(Mover, 0, 0)), Err(NoMemory));
-    allocator.settle();
+    allocator.apply_rules();
     assert_eq!(allocator.len(), 32_768);
     random::check(&allocator);
     allocator.set_parameters(parameters(2000, [0; CLASSES]));

@@ -12,12 +12,12 @@ fn of_two_gates_one_stays() {
     let mut service = Managed::new("by uid; group all capacity=100MB; default min=1MB", 64);
     let gates = service.gates.clone();
     let claims = service.queue_users(32, NOW);
-    let offset = |claim: &GateClaim| (claim.place() as usize - GROUPS_MAX) % BLOCK;
+    let offset = |claim: &GateClaim| (claim.idx() as usize - GROUPS_MAX) % BLOCK;
     let late = claims.iter().find(|claim| offset(claim) > 0).unwrap();
-    let early = late.place() - offset(late) as u32;
+    let early = late.idx() - offset(late) as u32;
     gates.revoke(early);
-    service.look(true, NOW);
-    let (late_gate, early_gate) = (gates.get(late.place()), gates.get(early));
+    service.poll(true, NOW);
+    let (late_gate, early_gate) = (gates.get(late.idx()), gates.get(early));
     let (late_gate, early_gate) = (late_gate.unwrap(), early_gate.unwrap());
     assert!(late_gate.is_known() && !early_gate.is_known());
     // Simulates the claim of a class that searched before the first claim; the stamp differs.
@@ -29,9 +29,9 @@ fn of_two_gates_one_stays() {
     early_gate.state.store(state, SeqCst);
     gates.used.fetch_add(1, SeqCst);
     gates.announce(early);
-    service.look(false, NOW);
+    service.poll(false, NOW);
     assert!(late_gate.is_known() && early_gate.is_known());
-    service.look(true, NOW);
+    service.poll(true, NOW);
     assert!(service.manager.has_changed() && early_gate.is_known() && !gates.has(late));
     let mut clients = 0;
     service.manager.each(|_, _, _| clients += 1);

@@ -22,7 +22,7 @@ fn two_threads_on_one_gate() {
                     let mut went = 0;
                     while gate.take(write(size), now).is_ok() {
                         went += size;
-                        let (ticket, _) = gate.book(write(size), now);
+                        let (ticket, _) = gate.reserve(write(size), now);
                         gate.cancel(&ticket);
                     }
                     went
@@ -75,7 +75,7 @@ fn a_course_is_read_whole() {
         }
         for step in 1..=steps {
             gate.set(rates[(step % 2) as usize], 0, NOW + step);
-            let (ticket, _) = gate.book(write(512), NOW + step);
+            let (ticket, _) = gate.reserve(write(512), NOW + step);
             gate.cancel(&ticket);
         }
         done.store(true, Relaxed);

@@ -3,7 +3,7 @@
 //! A device and its load, for searches for the knee.
 
 use nrs_sched::{
-    knee::{DeviceLoad, Knee, Totals, LOOK_MIN},
+    knee::{DeviceLoad, Knee, Totals, SAMPLE_MIN},
     rng::Rng,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
@@ -185,21 +185,21 @@ impl Work {
         self.now = end;
     }
 
-    /// Runs for `LOOK_MIN` and reports the totals to `knee` once.
-    pub fn look(&mut self, knee: &mut Knee) {
+    /// Runs for `SAMPLE_MIN` and reports the totals to `knee` once.
+    pub fn sample_once(&mut self, knee: &mut Knee) {
         let slots = knee.slots();
-        self.run(self.now + LOOK_MIN, slots);
-        self.tell(knee, slots);
+        self.run(self.now + SAMPLE_MIN, slots);
+        self.report(knee, slots);
     }
 
     /// Reports the totals to `knee`, which allowed `slots`.
-    fn tell(&self, knee: &mut Knee, slots: u32) {
+    fn report(&self, knee: &mut Knee, slots: u32) {
         let load = match self.in_flight {
             count if count > slots => DeviceLoad::Over,
             count if count < slots || self.requests <= slots => DeviceLoad::Light,
             _ => DeviceLoad::Full,
         };
-        knee.look(Totals::at(self.now).plus(self.ended, self.bytes), load);
+        knee.sample(Totals::at(self.now).plus(self.ended, self.bytes), load);
     }
 
     /// Ends all requests in flight, is idle for `ns`, and reports to `knee`.
@@ -208,13 +208,13 @@ impl Work {
         (self.in_flight, self.waiting, self.busy) = (0, 0, 0);
         self.now += ns;
         let slots = knee.slots();
-        self.tell(knee, slots);
+        self.report(knee, slots);
     }
 
     /// Runs with `knee` until `end`.
     pub fn tune(&mut self, knee: &mut Knee, end: u64) {
         while self.now < end {
-            self.look(knee);
+            self.sample_once(knee);
         }
     }
 }
@@ -261,9 +261,9 @@ impl Pair {
                 before = ended(&self.works);
             }
             let slots = [0, 1].map(|i| slots.unwrap_or_else(|| knees[i].slots()));
-            self.run(self.works[0].now + LOOK_MIN, slots);
+            self.run(self.works[0].now + SAMPLE_MIN, slots);
             for i in [0, 1] {
-                self.works[i].tell(&mut knees[i], slots[i]);
+                self.works[i].report(&mut knees[i], slots[i]);
             }
         }
         (ended(&self.works) - before) as f64 / 8.0

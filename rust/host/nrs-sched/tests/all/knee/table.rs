@@ -128,7 +128,7 @@ fn watch(before: Option<Device>, curve: &mut Curve, seed: u64) -> Aims {
     let (mut throughput, mut depth, mut count) = (0.0, 0.0, 0.0);
     while work.now < from + WATCHED {
         let slots = search.slots();
-        work.look(&mut search);
+        work.sample_once(&mut search);
         if work.now > from + COUNTS {
             throughput += curve.part(slots);
             depth += f64::from(slots) / f64::from(knee);

@@ -11,7 +11,7 @@ use nrs_sched::{
         tbf::params::{Depth, Rate},
         Config, Kind, Tunables,
     },
-    server::{Relate, Stage},
+    server::{Relate, RequestPhase},
     watched::{Arrival, Watched, PLAIN},
 };
 
@@ -75,14 +75,14 @@ fn only_a_write_orders() {
         let mut watched = Watched::new(&fifo(), 8, 100);
         arrive(&mut watched, first, PLAIN);
         let id = arrive(&mut watched, second, PLAIN);
-        let stage = if ordered {
-            Stage::Blocked
+        let phase = if ordered {
+            RequestPhase::Blocked
         } else {
-            Stage::Started
+            RequestPhase::Started
         };
         assert_eq!(
-            watched.server.stage(id),
-            Some(stage),
+            watched.server.phase(id),
+            Some(phase),
             "{first:?} {second:?}"
         );
         watched.drain(|| 0);
@@ -93,7 +93,7 @@ fn only_a_write_orders() {
     let id = watched
         .arrive(write(1), Relate::Range(1), PLAIN)
         .expect("taken");
-    assert_eq!(watched.server.stage(id), Some(Stage::Started));
+    assert_eq!(watched.server.phase(id), Some(RequestPhase::Started));
     watched.drain(|| 0);
 }
 
@@ -108,7 +108,7 @@ fn a_promoted_request_promotes_its_predecessors() {
         arrive(&mut watched, write(block), PLAIN);
     }
     assert_eq!(watched.log, [0, 1]);
-    assert_eq!(watched.server.stage(7), Some(Stage::Blocked));
+    assert_eq!(watched.server.phase(7), Some(RequestPhase::Blocked));
     watched.promote(7);
     watched.check_urgent();
     assert_eq!(watched.log, [0, 1, 3]);
@@ -146,7 +146,7 @@ fn a_forced_request_takes_down_what_is_hard_to_find() {
         told < N as usize - 1,
         "the search is never given up: {told}"
     );
-    while watched.server.stage(id) != Some(Stage::Started) {
+    while watched.server.phase(id) != Some(RequestPhase::Started) {
         assert!(watched.complete(0), "nothing else can help");
     }
     assert_eq!(watched.server.now, now);
@@ -162,9 +162,9 @@ fn without_records_they_wait_in_a_row() {
         arrive(&mut watched, write(block), PLAIN);
     }
     assert_eq!(watched.log, [0, 2]);
-    assert_eq!(watched.server.stage(1), Some(Stage::Blocked));
+    assert_eq!(watched.server.phase(1), Some(RequestPhase::Blocked));
     for id in 3..6 {
-        assert_eq!(watched.server.stage(id), Some(Stage::Overflowed));
+        assert_eq!(watched.server.phase(id), Some(RequestPhase::Overflowed));
     }
     assert_eq!(watched.server.order().overflowed(), 3);
     // A request whose front-end can retry is refused. A request without a relation needs no record.
@@ -195,8 +195,8 @@ fn a_request_that_overflowed_keeps_its_class() {
     while watched.complete(0) {}
     assert_eq!(watched.log, [0, 1]);
     assert_eq!(
-        watched.server.stage(2),
-        Some(Stage::Queued(Priority::Regular))
+        watched.server.phase(2),
+        Some(RequestPhase::Queued(Priority::Regular))
     );
     watched.drain(|| 0);
 }

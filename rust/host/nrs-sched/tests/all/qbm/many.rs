@@ -30,8 +30,8 @@ fn ten_thousand_join_and_go() {
         let mut service = Managed::new(&text, 16_384);
         let mut now = SECOND;
         let claims = service.queue_users(CLIENTS, now);
-        service.look(false, now);
-        let mut own: Vec<u32> = claims.iter().map(GateClaim::place).collect();
+        service.poll(false, now);
+        let mut own: Vec<u32> = claims.iter().map(GateClaim::idx).collect();
         own.retain(|place| *place as usize >= GROUPS_MAX);
         own.sort_unstable();
         own.dedup();
@@ -44,7 +44,7 @@ fn ten_thousand_join_and_go() {
         // Slightly more than a slow period: all clients receive a new rate in one tick.
         for _ in 0..40 {
             now += WALK;
-            service.look(true, now);
+            service.poll(true, now);
             let cost = Cost::new(Direction::Read, 100_000);
             service.gate(&claims[77]).force(cost, now);
         }
@@ -55,7 +55,7 @@ fn ten_thousand_join_and_go() {
             .any(|place| service.gates.owner(*place).is_some())
         {
             now += WALK;
-            service.look(true, now);
+            service.poll(true, now);
             ticks += 1;
             assert!(ticks < 100, "clients are not removed");
         }
@@ -81,7 +81,7 @@ fn cgroups_join_and_go() {
         let claims: Vec<_> = (0..100)
             .map(|id| service.queue(party(id), 0, now))
             .collect();
-        service.look(false, now);
+        service.poll(false, now);
         for claim in &claims {
             assert!(!claim.is_shared(), "round {round}");
             assert_eq!(service.gate(claim).rate(), 7_000_000);
@@ -89,7 +89,7 @@ fn cgroups_join_and_go() {
         service.leave(&claims);
         for _ in 0..100 {
             now += WALK;
-            service.look(true, now);
+            service.poll(true, now);
         }
     }
 }
@@ -109,7 +109,7 @@ fn ten_thousand_restore_in_time() {
     };
     while have_all(&service) > 0 {
         now += WALK;
-        service.look(true, now);
+        service.poll(true, now);
         assert!(now < 100 * SECOND, "unused bandwidth is not given up");
     }
     let mut ticks = 0;
@@ -118,7 +118,7 @@ fn ten_thousand_restore_in_time() {
             service.gate(claim).sleep(now, now + WALK);
         }
         now += WALK;
-        service.look(true, now);
+        service.poll(true, now);
         ticks += 1;
         assert!(ticks < 8, "{} after {ticks} ticks", have_all(&service));
     }

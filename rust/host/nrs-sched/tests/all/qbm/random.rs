@@ -57,7 +57,7 @@ impl World {
     /// Makes class `index` busy or idle, and finds its gate.
     fn set(&mut self, index: usize, busy: bool) {
         let class = &mut self.classes[index];
-        let gate = self.gates.get(class.claim.place());
+        let gate = self.gates.get(class.claim.idx());
         if class.busy {
             gate.inspect(|gate| gate.leave(&class.claim));
         }
@@ -67,20 +67,20 @@ impl World {
                     .gates
                     .claim(&class.who, &class.claim, || false, self.now);
             }
-            let gate = self.gates.get(class.claim.place());
+            let gate = self.gates.get(class.claim.idx());
             if let Some(gate) = gate {
                 gate.join(&class.claim);
                 if !gate.is_known() {
-                    self.gates.announce(class.claim.place());
+                    self.gates.announce(class.claim.idx());
                 }
             }
         }
         class.busy = busy;
     }
 
-    fn look(&mut self, due: bool) {
-        let looked = self.manager.look(&Nothing, due, self.now);
-        looked.expect("memory");
+    fn poll(&mut self, due: bool) {
+        let polled = self.manager.poll(&Nothing, due, self.now);
+        polled.expect("memory");
         self.manager.has_changed();
     }
 
@@ -110,7 +110,7 @@ impl World {
             if !self.gates.holds(&class.claim) {
                 continue;
             }
-            match self.gates.get(class.claim.place()) {
+            match self.gates.get(class.claim.idx()) {
                 None => assert_eq!(group, None),
                 Some(gate) => assert!(gate.users() > 0 && gate.is_known()),
             }
@@ -183,7 +183,7 @@ fn books_are_right() {
                 }
             }
             for class in world.classes.iter().filter(|class| class.busy) {
-                if let Some(gate) = world.gates.get(class.claim.place()) {
+                if let Some(gate) = world.gates.get(class.claim.idx()) {
                     let cost = Cost::new(Direction::Write, random(4 << 20));
                     gate.force(cost, world.now);
                     gate.sleep(world.now.saturating_sub(random(100) * MS), world.now);
@@ -195,7 +195,7 @@ fn books_are_right() {
                 let configured = world.manager.configure(plan, &Nothing, world.now);
                 configured.expect("memory");
             }
-            world.look(random(3) > 0);
+            world.poll(random(3) > 0);
             world.check_gates();
             if step % 10 == 0 {
                 world.check_sums();

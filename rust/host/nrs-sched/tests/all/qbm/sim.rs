@@ -307,7 +307,7 @@ impl QbmSim {
         }
         self.worker = self.tick;
         for due in [due, false] {
-            self.manager.look(&Nothing, due, self.now).expect("memory");
+            self.manager.poll(&Nothing, due, self.now).expect("memory");
             if !self.manager.has_changed() {
                 break;
             }

@@ -177,7 +177,7 @@ fn classes_come_and_go() {
 /// Checks that a client that accesses ever new objects does not starve another client's second
 /// batch.
 #[test]
-fn new_objects_do_not_starve_others() {
+fn new_objects_do_not_starve_other_clients() {
     let mut bench = Bench::new(Kind::Orr, &tunables(16_384, 65_536, 8));
     for _ in 0..80 {
         bench.push(&attrs(u32::MAX), read(0));

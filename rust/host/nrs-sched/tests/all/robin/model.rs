@@ -258,7 +258,7 @@ fn run(kind: Kind, quantum: u64, ops: &[RobinOp]) {
             }
             RobinOp::Quantum { quantum } => {
                 let after = quanta(quantum);
-                bench.tell(kind, &tunables, &after);
+                bench.update(kind, &tunables, &after);
                 (tunables, model.quantum) = (after, quantum);
             }
             RobinOp::Wait { ns } => bench.now += ns,

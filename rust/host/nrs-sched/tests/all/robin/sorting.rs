@@ -109,7 +109,7 @@ fn classes_by_key() {
 
 /// Checks that requests of one stream are one class, regardless of their objects and targets.
 #[test]
-fn a_stream_is_kept_together() {
+fn requests_of_a_stream_are_one_class() {
     let mut bench = Bench::new(Kind::Orr, &Tunables::default());
     for i in 0..12u32 {
         let attrs = Attrs {
@@ -197,7 +197,7 @@ fn changes_midway() {
         let with = |range, request| Request { range, ..request };
         assert_eq!(bench.push(&attrs(1), with(range(9, 1), read(0))), Some(1));
         assert_eq!(bench.push(&attrs(1), with(range(0, 0), write)), None);
-        bench.tell(kind, &before, &after);
+        bench.update(kind, &before, &after);
         assert_eq!(bench.push(&attrs(1), with(range(1, 10), write)), Some(3));
         assert_eq!(bench.push(&attrs(1), with(range(0, 8), read(0))), Some(4));
         // The batch still has room for 256 requests; that of the other object has not.

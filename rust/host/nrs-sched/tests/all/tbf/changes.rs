@@ -280,7 +280,7 @@ fn a_change_under_way_gains_nothing() {
         for change in 0..50 {
             let update = sim.command(commands[change % 2]);
             for part in 0..4 {
-                sim.tell(part, &update);
+                sim.update_part(part, &update);
                 sim.run(sim.now + SECOND / 50, one);
             }
             sim.run(sim.now + SECOND / 8, one);

@@ -107,7 +107,7 @@ impl TbfSim {
         self.config = new;
         let update = self.update();
         for part in 0..self.parts.len() {
-            self.tell(part, &update);
+            self.update_part(part, &update);
         }
     }
 
@@ -127,7 +127,7 @@ impl TbfSim {
     }
 
     /// Passes `update` to one part; all classes of the part follow.
-    pub fn tell(&mut self, part: usize, update: &Update) {
+    pub fn update_part(&mut self, part: usize, update: &Update) {
         self.parts[part].update(update.clone(), self.now);
         refresh(&mut self.parts[part], 64, self.now);
         self.wake[part] = 0;

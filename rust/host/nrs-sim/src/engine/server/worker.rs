@@ -13,7 +13,7 @@ use nrs_sched::{
     ranges::{NodeReport, NodeReports, RangeBuilder},
 };
 
-/// Interval between two looks of the overseer, ns; as in the kernel.
+/// Interval between two polls of the overseer, ns; as in the kernel.
 const BEAT: u64 = 200 * MS;
 
 /// Delay from a call to the run of the worker, ns.
@@ -46,7 +46,7 @@ impl SimServer {
     /// Runs the worker; `due` is false for a call.
     fn run_worker(&mut self, state: &mut SimState, due: bool) {
         let now = state.now;
-        self.look(now);
+        self.account_withheld(now);
         let all = due && now >= self.due;
         if all {
             self.due = now + u64::from(self.upkeep.delta_ms) * MS;
@@ -56,8 +56,8 @@ impl SimServer {
             let Some(overseer) = &mut self.overseer else {
                 break;
             };
-            let looked = overseer.look(now, &Nothing, due).expect("memory");
-            if !looked.refresh {
+            let polled = overseer.poll(now, &Nothing, due).expect("memory");
+            if !polled.refresh {
                 break;
             }
             self.partitions
@@ -109,7 +109,7 @@ impl SimServer {
     /// Applies an update to all parts and refreshes their classes.
     pub fn inform(&mut self, state: &mut SimState, update: &AnyUpdate) {
         let now = state.now;
-        self.look(now);
+        self.account_withheld(now);
         for partition in &mut self.partitions {
             drop(partition.part().update(update.clone(), now));
             partition.refresh(now);

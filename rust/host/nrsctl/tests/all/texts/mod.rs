@@ -302,7 +302,7 @@ pub fn qbm(report: &mut Report<'_>, clients: u32) -> std::fmt::Result {
         };
         gates.claim(&who, &GateClaim::NONE, || false, SECOND);
     }
-    manager.look(&UnnamedDevices, true, SECOND).expect("memory");
+    manager.poll(&UnnamedDevices, true, SECOND).expect("memory");
     report.part("nrs_qbm_status", |report| {
         manager.report_status(report, &UnnamedDevices, 2 * SECOND)
     })?;

@@ -32,9 +32,9 @@ fn number(bytes: &mut Unstructured<'_>) -> Result<u64> {
 
 impl ExchangeModel {
     /// Passes an account of a node to `server`.
-    fn note(&mut self, server: usize, bytes: &mut Unstructured<'_>) -> Result<()> {
+    fn record(&mut self, server: usize, bytes: &mut Unstructured<'_>) -> Result<()> {
         let (which, flags, weight): (u8, u8, u8) = bytes.arbitrary()?;
-        self.servers[server].note(&Account {
+        self.servers[server].record(&Account {
             id: u64::from(which % 16) + 1,
             parent: u64::from(which / 16 % 4),
             weight: weight.into(),
@@ -55,7 +55,7 @@ impl ExchangeModel {
         assert!(list.iter().all(|(_, factor)| (1..=ONE).contains(factor)));
         assert!(list.len() <= 16);
         assert!(exchange.servers() <= 3 && exchange.entities() <= ENTITIES as usize);
-        let said = exchange.say(self.now);
+        let said = exchange.encode(self.now);
         for datagram in &said {
             assert!((HEADER..=LONGEST).contains(&datagram.len()));
             assert_eq!((datagram.len() - HEADER) % RECORD, 0);
@@ -69,16 +69,16 @@ impl ExchangeModel {
         use Refusal::{Foreign, Forged, Malformed, Own, Version};
         let from = server as u64 + 1;
         for datagram in &self.said[server] {
-            let mut hear = |bytes| self.servers[1 - server].hear(from, bytes, self.now);
+            let mut receive = |bytes| self.servers[1 - server].receive(from, bytes, self.now);
             // An old datagram may have arrived before, or after a newer one.
-            let first = hear(datagram);
+            let first = receive(datagram);
             let wrong = matches!(first, Err(Malformed | Version | Foreign | Own | Forged));
             assert!(!wrong, "{first:?}");
-            assert!(hear(datagram).is_err());
+            assert!(receive(datagram).is_err());
             for end in 0..datagram.len() {
-                assert_eq!(hear(&datagram[..end]), Err(Malformed));
+                assert_eq!(receive(&datagram[..end]), Err(Malformed));
             }
-            let own = self.servers[server].hear(from, datagram, self.now);
+            let own = self.servers[server].receive(from, datagram, self.now);
             assert_eq!(own, Err(Own));
         }
     }
@@ -97,12 +97,12 @@ impl ExchangeModel {
                 *byte = value;
             }
         }
-        self.hear(1 - server, &datagram);
+        self.deliver(1 - server, &datagram);
         Ok(())
     }
 
     /// Delivers an arbitrary `datagram`; checks that it is counted once.
-    fn hear(&mut self, server: usize, datagram: &[u8]) {
+    fn deliver(&mut self, server: usize, datagram: &[u8]) {
         let exchange = &mut self.servers[server];
         let sum = |exchange: &Exchange| {
             let counts = exchange.counts();
@@ -111,7 +111,7 @@ impl ExchangeModel {
         let before = sum(exchange);
         // The sender that the datagram names, if any.
         let from = parse(datagram).map_or(1, |(header, _)| header.server);
-        let _ = exchange.hear(from, datagram, self.now);
+        let _ = exchange.receive(from, datagram, self.now);
         assert_eq!(sum(exchange), before + 1);
     }
 
@@ -120,13 +120,13 @@ impl ExchangeModel {
         let operation: u8 = bytes.arbitrary()?;
         let server = usize::from(operation / 8 % 2);
         match operation % 8 {
-            0..=2 => self.note(server, bytes)?,
+            0..=2 => self.record(server, bytes)?,
             3 => self.step(server),
             4 => self.carry(server),
             5 => self.forge(server, bytes)?,
             6 => {
                 let length = usize::from(bytes.arbitrary::<u8>()? % 128);
-                self.hear(server, bytes.bytes(length.min(bytes.len()))?);
+                self.deliver(server, bytes.bytes(length.min(bytes.len()))?);
             }
             _ => self.now += 1 + number(bytes)? % (1 << 40),
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Measures the CPU time that sharing over servers costs a server, per entity: `note`, `step` of
-//! the rule, `say` (own message), `hear` (messages of the other servers), and `factors`.
+//! Measures the CPU time that sharing over servers costs a server, per entity: `record`, `step` of
+//! the rule, `encode` (own message), `receive` (messages of other servers), and `factors`.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use nrs_agent::{message::HEADER, message::RECORD, Account, Exchange, Terms};
@@ -50,8 +50,8 @@ impl Cluster {
         };
         for _ in 0..3 {
             cluster.round();
-            cluster.hear();
-            cluster.note();
+            cluster.receive();
+            cluster.record();
             cluster.step();
         }
         cluster
@@ -64,25 +64,25 @@ impl Cluster {
         self.said.clear();
         for (number, other) in (2..).zip(&mut self.others) {
             for id in 0..self.entities {
-                other.note(&account(id, self.delta));
+                other.record(&account(id, self.delta));
             }
             other.step(now);
-            let said = other.say(now).into_iter();
+            let said = other.encode(now).into_iter();
             self.said.extend(said.map(|bytes| (number, bytes)));
         }
     }
 
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         for (from, bytes) in &self.said {
             self.one
-                .hear(*from, bytes, self.delta * DELTA)
+                .receive(*from, bytes, self.delta * DELTA)
                 .expect("news");
         }
     }
 
-    fn note(&mut self) {
+    fn record(&mut self) {
         for id in 0..self.entities {
-            self.one.note(&account(id, self.delta));
+            self.one.record(&account(id, self.delta));
         }
     }
 
@@ -90,8 +90,8 @@ impl Cluster {
         self.one.step(self.delta * DELTA);
     }
 
-    fn say(&mut self) -> usize {
-        let said = self.one.say(self.delta * DELTA);
+    fn encode(&mut self) -> usize {
+        let said = self.one.encode(self.delta * DELTA);
         said.iter().map(Vec::len).sum()
     }
 }
@@ -104,7 +104,7 @@ fn exchange(c: &mut Criterion) {
         .sample_size(10);
     for (entities, servers) in SIZES {
         let mut cluster = Cluster::new(entities, servers);
-        let (each, bytes) = (entities as usize * RECORD, cluster.say());
+        let (each, bytes) = (entities as usize * RECORD, cluster.encode());
         println!(
             "exchange: {entities} entities: {bytes} bytes per message, \
              {} of them headers of {HEADER}",
@@ -112,7 +112,7 @@ fn exchange(c: &mut Criterion) {
         );
         let name = format!("{entities} entities, {servers} servers");
         for what in ["note", "step", "say", "hear", "factors"] {
-            // Throughput is per entity; for `hear`, per record.
+            // Throughput is per entity; for `receive`, per record.
             let records = if what == "hear" { servers - 1 } else { 1 };
             group.throughput(Throughput::Elements(entities * records));
             group.bench_function(format!("{what}/{name}"), |b| {
@@ -127,11 +127,11 @@ fn exchange(c: &mut Criterion) {
                                 sum += start.elapsed();
                             }
                         };
-                        time("hear", &mut || cluster.hear());
-                        time("note", &mut || cluster.note());
+                        time("hear", &mut || cluster.receive());
+                        time("note", &mut || cluster.record());
                         time("step", &mut || cluster.step());
                         time("say", &mut || {
-                            cluster.say();
+                            cluster.encode();
                         });
                         time("factors", &mut || {
                             cluster.one.factors();

@@ -149,7 +149,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
     }
 
     /// Processes `event`, which arrived at `now`, ns.
-    pub fn hear(&mut self, event: Event, now: u64) {
+    pub fn handle_event(&mut self, event: Event, now: u64) {
         let (server, group) = match &event {
             Event::Datagram { server, group, .. } => (server, group),
             Event::Joined { server, group } | Event::Parted { server, group } => (server, group),
@@ -175,7 +175,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             match &event {
                 Event::Datagram { bytes, .. } => {
                     let number = self.secret.server(server);
-                    served.hear(number, server, bytes, now);
+                    served.receive(number, server, bytes, now);
                 }
                 Event::Joined { .. } if served.connected.len() < most => {
                     served.connected.insert(server.clone());
@@ -261,11 +261,11 @@ struct Context<'a, T, C> {
 
 impl<K: Kernel> Served<K> {
     /// Processes a datagram of the server `name` with the number `number`.
-    fn hear(&mut self, number: u64, name: &str, bytes: &[u8], now: u64) {
+    fn receive(&mut self, number: u64, name: &str, bytes: &[u8], now: u64) {
         let Some(exchange) = &mut self.exchange else {
             return;
         };
-        if exchange.hear(number, bytes, now).is_ok() && !self.names.contains_key(&number) {
+        if exchange.receive(number, bytes, now).is_ok() && !self.names.contains_key(&number) {
             // INVARIANT: at most as many names as the protocol keeps servers.
             let known: BTreeSet<u64> = exchange.peers(now).map(|peer| peer.server).collect();
             self.names.retain(|number, _| known.contains(number));
@@ -338,7 +338,7 @@ impl<K: Kernel> Served<K> {
             self.nodes.name(kernel.names(&unnamed)?);
         }
         for account in self.nodes.accounts() {
-            exchange.note(&account);
+            exchange.record(&account);
         }
         let (now, shared) = (context.clock.now(), context.clock.shared());
         let time = match reading.time_ns.abs_diff(now) < CLOCK_NS {
@@ -357,7 +357,7 @@ impl<K: Kernel> Served<K> {
             self.written = factors;
             self.renewed = now;
         }
-        for bytes in exchange.say(time) {
+        for bytes in exchange.encode(time) {
             context.transport.send(&self.group, &bytes);
         }
         if now.saturating_sub(self.saved) >= SAVE_NS {
@@ -550,7 +550,7 @@ pub fn run<K: Kernel, F: FnMut(&str) -> io::Result<K>, T: Transport>(
             continue;
         }
         match transport.receive(left.unwrap_or_default()) {
-            Some(event) => daemon.hear(event, clock.now()),
+            Some(event) => daemon.handle_event(event, clock.now()),
             None => until = 0,
         }
     }

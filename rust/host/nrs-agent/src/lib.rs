@@ -176,7 +176,7 @@ pub struct Counts {
 
 impl Counts {
     /// Counts the outcome of a datagram of `bytes`.
-    fn hear(&mut self, result: Result<(), Refusal>, bytes: usize) {
+    fn count_datagram(&mut self, result: Result<(), Refusal>, bytes: usize) {
         let count = match result {
             Ok(()) => {
                 self.heard_bytes += bytes as u64;
@@ -269,8 +269,8 @@ impl Exchange {
 
     /// Records the account of one node in one part since the last step. Each node of each part is
     /// recorded once, in any order. Nodes with the same path are combined.
-    pub fn note(&mut self, account: &Account) {
-        self.table.note(account);
+    pub fn record(&mut self, account: &Account) {
+        self.table.record(account);
     }
 
     /// Processes a datagram from the server `from`, as authenticated by the transport, which
@@ -279,9 +279,9 @@ impl Exchange {
     /// # Errors
     ///
     /// The reason for which the datagram is refused; the refusal is counted.
-    pub fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+    pub fn receive(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
         let result = self.admit(from, bytes, now);
-        self.counts.hear(result, bytes.len());
+        self.counts.count_datagram(result, bytes.len());
         result
     }
 
@@ -300,7 +300,7 @@ impl Exchange {
         let age = now.wrapping_add(self.ahead).wrapping_sub(sent) as i64;
         // A timestamp in the future counts as an age of 0.
         let age = age.max(0) as u64;
-        self.peers.hear(&header, &records, &self.terms, age, now)
+        self.peers.receive(&header, &records, &self.terms, age, now)
     }
 
     /// Makes a step of the rule at `now`, ns, from the accounts since the last step and the records
@@ -321,7 +321,7 @@ impl Exchange {
 
     /// Returns the datagrams of the message of the last step, at `now`, ns; none before rates are
     /// known.
-    pub fn say(&mut self, now: u64) -> Vec<Vec<u8>> {
+    pub fn encode(&mut self, now: u64) -> Vec<Vec<u8>> {
         if !self.table.has_rates() {
             return Vec::new();
         }

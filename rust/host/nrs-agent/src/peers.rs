@@ -206,7 +206,7 @@ impl Peers {
     /// - [`Refusal::Old`], [`Refusal::Duplicate`]: the datagram is not new.
     /// - [`Refusal::Crowded`]: there are too many peers, and nothing was stored. Or there are too
     ///   many records; known records, and new ones up to the limit, were stored.
-    pub fn hear(
+    pub fn receive(
         &mut self,
         header: &Header,
         records: &[Record],

@@ -66,7 +66,7 @@ impl Store {
             text => Ok(text?.trim().parse().unwrap_or(0)),
         });
         let mut failing = false;
-        say(&mut failing, epoch.as_ref().err(), directory);
+        log_once(&mut failing, epoch.as_ref().err(), directory);
         let writer = Arc::clone(&shared);
         thread::spawn(move || writer.run(failing));
         Self {
@@ -152,7 +152,7 @@ impl Shared {
             drop(pending);
             let path = self.path(&name);
             let written = path.and_then(|path| write(&path, &bytes, name == EPOCH));
-            say(&mut failing, written.err().as_ref(), &self.directory);
+            log_once(&mut failing, written.err().as_ref(), &self.directory);
             pending = self.lock();
             pending.busy = false;
             self.changed.notify_all();
@@ -175,7 +175,7 @@ fn write(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
 
 /// Logs `error` of the directory `path`, once until a file is written successfully. Returns true if
 /// `error` was logged.
-fn say(failing: &mut bool, error: Option<&io::Error>, path: &Path) -> bool {
+fn log_once(failing: &mut bool, error: Option<&io::Error>, path: &Path) -> bool {
     let before = std::mem::replace(failing, error.is_some());
     match error {
         Some(error) if !before => {
@@ -266,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_said_once() {
+    fn failure_is_logged_once() {
         let error = io::Error::from(io::ErrorKind::StorageFull);
         let mut failing = false;
-        let mut said = |error| say(&mut failing, error, Path::new("/state"));
+        let mut said = |error| log_once(&mut failing, error, Path::new("/state"));
         assert!(said(Some(&error)));
         assert!(!said(Some(&error)) && !said(None));
         assert!(said(Some(&error)));

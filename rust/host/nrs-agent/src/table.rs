@@ -64,7 +64,7 @@ impl Entry {
     /// Applies an account. A difference above `most` units is not service of this step. A decrease
     /// of up to `slack` units is service taken back by the cost model `time`, which is not counted
     /// again. A larger decrease means that a part has evicted the node.
-    fn note(&mut self, account: &Account, most: u64, slack: u64) {
+    fn apply(&mut self, account: &Account, most: u64, slack: u64) {
         let since = account.service.wrapping_sub(self.reported);
         let counted = if since <= most { since } else { 0 };
         if since.wrapping_neg() > slack {
@@ -125,7 +125,7 @@ impl Table {
     }
 
     /// Records an account.
-    pub fn note(&mut self, account: &Account) {
+    pub fn record(&mut self, account: &Account) {
         if account.id == 0 || account.id == u64::MAX {
             return;
         }
@@ -153,7 +153,7 @@ impl Table {
         if u64::from(self.steps) > gone {
             self.saved.clear();
         }
-        let left_out = self.settle(terms, us);
+        let left_out = self.apply_accounts(terms, us);
         self.measure(us);
         self.climb();
         self.gather(peers, terms, now);
@@ -164,7 +164,7 @@ impl Table {
     }
 
     /// Applies the recorded accounts, after `us`; returns the number of accounts without room.
-    fn settle(&mut self, terms: &Terms, us: u64) -> u64 {
+    fn apply_accounts(&mut self, terms: &Terms, us: u64) -> u64 {
         for entry in self.entries.values_mut() {
             entry.unseen += 1;
             entry.active = false;
@@ -181,11 +181,11 @@ impl Table {
         let mut left_out = 0;
         for (id, account) in std::mem::take(&mut self.noted) {
             if let Some(entry) = self.entries.get_mut(&id) {
-                entry.note(&account, SERVICE_MAX, slack);
+                entry.apply(&account, SERVICE_MAX, slack);
             } else if self.entries.len() < terms.entities_max as usize {
                 let mut entry = Entry::default();
                 entry.member.theta = self.saved.remove(&id).unwrap_or(0);
-                entry.note(&account, most, slack);
+                entry.apply(&account, most, slack);
                 self.entries.insert(id, entry);
             } else {
                 left_out += 1;

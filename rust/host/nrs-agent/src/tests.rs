@@ -26,8 +26,8 @@ fn account(id: u64, service: u64) -> Account {
     }
 }
 
-fn note(exchange: &mut Exchange, id: u64, service: u64) {
-    exchange.note(&account(id, service));
+fn record(exchange: &mut Exchange, id: u64, service: u64) {
+    exchange.record(&account(id, service));
 }
 
 #[test]
@@ -36,20 +36,20 @@ fn a_message_is_cut_into_datagrams_that_stand_alone() {
     let mut two = Exchange::new(2, 1, terms());
     for delta in 1..=3u64 {
         for id in 1..=5 {
-            note(&mut one, id, delta * id * 1000);
+            record(&mut one, id, delta * id * 1000);
         }
         one.step(delta * DELTA);
-        let said = one.say(delta * DELTA);
+        let said = one.encode(delta * DELTA);
         // Rates are unknown before the second step.
         assert_eq!(said.len(), if delta > 1 { 3 } else { 0 });
         assert!(said.iter().all(|bytes| bytes.len() <= 88));
         // In reverse order; in the last round one datagram is lost.
         for bytes in said.iter().rev().take(if delta == 3 { 2 } else { 3 }) {
-            two.hear(1, bytes, delta * DELTA + 1).unwrap();
+            two.receive(1, bytes, delta * DELTA + 1).unwrap();
         }
     }
     for id in 1..=5 {
-        note(&mut two, id, 0);
+        record(&mut two, id, 0);
     }
     two.step(4 * DELTA);
     for id in 1..=5u64 {
@@ -64,28 +64,28 @@ fn a_message_is_cut_into_datagrams_that_stand_alone() {
 fn message(exchange: &mut Exchange) -> Vec<u8> {
     exchange.step(DELTA);
     exchange.step(2 * DELTA);
-    exchange.say(2 * DELTA).remove(0)
+    exchange.encode(2 * DELTA).remove(0)
 }
 
 #[test]
 fn what_is_refused_is_counted() {
     let mut one = Exchange::new(1, 1, terms());
-    note(&mut one, 3, 1);
+    record(&mut one, 3, 1);
     let bytes = message(&mut one);
-    assert_eq!(one.hear(1, &bytes, DELTA), Err(Refusal::Own));
+    assert_eq!(one.receive(1, &bytes, DELTA), Err(Refusal::Own));
     let other = Terms {
         realm: 6,
         ..terms()
     };
     let mut foreign = Exchange::new(2, 1, other);
-    assert_eq!(foreign.hear(1, &bytes, DELTA), Err(Refusal::Foreign));
-    assert_eq!(foreign.hear(1, &[], DELTA), Err(Refusal::Malformed));
+    assert_eq!(foreign.receive(1, &bytes, DELTA), Err(Refusal::Foreign));
+    assert_eq!(foreign.receive(1, &[], DELTA), Err(Refusal::Malformed));
     let mut two = Exchange::new(2, 1, terms());
     // A datagram of another server in the name of the first one does not block the datagrams of the
     // first one.
-    assert_eq!(two.hear(7, &bytes, DELTA), Err(Refusal::Forged));
-    assert_eq!(two.hear(1, &bytes, DELTA), Ok(()));
-    assert_eq!(two.hear(1, &bytes, DELTA), Err(Refusal::Duplicate));
+    assert_eq!(two.receive(7, &bytes, DELTA), Err(Refusal::Forged));
+    assert_eq!(two.receive(1, &bytes, DELTA), Ok(()));
+    assert_eq!(two.receive(1, &bytes, DELTA), Err(Refusal::Duplicate));
     let counts = two.counts();
     assert_eq!((counts.heard, counts.stale, counts.foreign), (1, 1, 1));
     let counts = foreign.counts();
@@ -93,11 +93,11 @@ fn what_is_refused_is_counted() {
 }
 
 #[test]
-fn a_server_without_entities_still_says_that_it_is_there() {
+fn server_without_entities_sends_datagrams() {
     let mut one = Exchange::new(1, 1, terms());
     let mut two = Exchange::new(2, 1, terms());
     let bytes = message(&mut one);
-    two.hear(1, &bytes, DELTA).unwrap();
+    two.receive(1, &bytes, DELTA).unwrap();
     assert_eq!(two.servers(), 1);
 }
 
@@ -123,17 +123,17 @@ fn split(weights: [u32; 2]) -> [u64; 3] {
             got[at] = [1000 * one / (one + other), 1000 * other / (one + other)];
             for (which, (id, weight)) in [(both, weights[at]), (alone, 1)].into_iter().enumerate() {
                 totals[at][which] += got[at][which];
-                exchange.note(&Account {
+                exchange.record(&Account {
                     weight: weight * 4096,
                     waiting: true,
                     ..account(id, totals[at][which])
                 });
             }
             exchange.step(now);
-            said.extend(exchange.say(now).into_iter().map(|bytes| (at, bytes)));
+            said.extend(exchange.encode(now).into_iter().map(|bytes| (at, bytes)));
         }
         for (at, bytes) in said {
-            let _ = servers[1 - at].hear(at as u64 + 1, &bytes, now + 1);
+            let _ = servers[1 - at].receive(at as u64 + 1, &bytes, now + 1);
         }
     }
     [got[0][0] + got[1][0], got[0][1], got[1][1]]
@@ -160,8 +160,8 @@ fn what_was_saved_is_where_a_server_begins() {
     let mut before = Exchange::new(1, 1, terms());
     for delta in 1..=3 {
         // Entity 3 gets more service.
-        before.note(&waits(3, delta * 3000));
-        before.note(&waits(4, delta * 1000));
+        before.record(&waits(3, delta * 3000));
+        before.record(&waits(4, delta * 1000));
         before.step(delta * DELTA);
     }
     let factors = before.factors();
@@ -172,9 +172,9 @@ fn what_was_saved_is_where_a_server_begins() {
     assert!(!after.restore(&saved[..saved.len() - 1], 0));
     assert!(!after.restore(&[], 0));
     assert!(after.restore(&saved, SAVED_NS));
-    after.note(&waits(3, 7));
-    after.note(&waits(4, 7));
-    after.note(&waits(5, 7));
+    after.record(&waits(3, 7));
+    after.record(&waits(4, 7));
+    after.record(&waits(5, 7));
     after.step(DELTA);
     assert_eq!(after.factors()[..2], factors);
     assert_eq!(after.factors()[2], (5, 1 << 31));

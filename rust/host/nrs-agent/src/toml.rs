@@ -57,7 +57,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Creates a fault at `place` for the value of `key`.
+    /// Creates a fault at `position` for the value of `key`.
     pub fn new(place: &FilePosition, key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             place: place.clone(),
@@ -129,7 +129,7 @@ impl TomlNode {
             Err(error) => {
                 let at = error.span().map_or(0, |span| span.start);
                 let reason = error.message().trim().replace('\n', "; ");
-                Err(Fault::new(&source.place(at), "", reason))
+                Err(Fault::new(&source.position(at), "", reason))
             }
         }
     }
@@ -245,7 +245,7 @@ impl TomlNode {
 }
 
 /// Returns line and column of the byte at offset `at` in `text`.
-pub fn place(text: &str, at: usize) -> (usize, usize) {
+pub fn line_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     (before.matches('\n').count() + 1, line.chars().count() + 1)
@@ -259,8 +259,8 @@ struct TomlSource<'a> {
 
 impl TomlSource<'_> {
     /// Returns the place of the byte at offset `at`.
-    fn place(&self, at: usize) -> FilePosition {
-        let (line, column) = place(self.text, at);
+    fn position(&self, at: usize) -> FilePosition {
+        let (line, column) = line_column(self.text, at);
         FilePosition {
             file: self.file.clone(),
             line,
@@ -305,9 +305,9 @@ impl TomlSource<'_> {
         TomlNode {
             key: name.to_owned(),
             path,
-            key_place: self.place(key),
-            place: self.place(if item.is_value() { start } else { key }),
-            start: self.place(start),
+            key_place: self.position(key),
+            place: self.position(if item.is_value() { start } else { key }),
+            start: self.position(start),
             kind: item.type_name(),
             value,
         }

@@ -272,14 +272,14 @@ impl Site {
     }
 
     /// Delivers datagrams whose sender is `server` according to the transport.
-    fn hear(&mut self, server: &str, sent: &[(String, Vec<u8>)]) {
+    fn deliver(&mut self, server: &str, sent: &[(String, Vec<u8>)]) {
         for (group, bytes) in sent {
             let event = Event::Datagram {
                 server: server.into(),
                 group: group.clone(),
                 bytes: bytes.clone(),
             };
-            self.daemon.hear(event, self.clock.0.get());
+            self.daemon.handle_event(event, self.clock.0.get());
         }
     }
 
@@ -334,7 +334,7 @@ fn correct(site: &mut Site, peer: &mut Site) {
         }
         let sent = site.step();
         peer.step();
-        peer.hear("a", &sent);
+        peer.deliver("a", &sent);
     }
 }
 
@@ -360,7 +360,7 @@ fn another_instance_is_read_again() {
     // For the peer it is the same server, restarted.
     assert!(sent.is_empty());
     let sent = site.step();
-    peer.hear("a", &sent);
+    peer.deliver("a", &sent);
     let counts = peer.status().numbers;
     assert_eq!((counts.foreign, counts.stale, counts.servers), (0, 0, 1));
     // The instance ends between read and write as well: the next step reads all nodes.
@@ -375,10 +375,10 @@ fn another_instance_is_read_again() {
     stale.borrow_mut().terms = 8;
     let sent = site.step();
     assert_eq!(sent.len(), 1);
-    peer.hear("a", &sent);
+    peer.deliver("a", &sent);
     assert!(peer.status().peers[0].left);
     let sent = site.step();
-    peer.hear("a", &sent);
+    peer.deliver("a", &sent);
     assert_eq!(peer.status().numbers.foreign, 1);
     // Under another policy nothing is shared, until fairshare runs again.
     stale.borrow_mut().instance = 5;
@@ -501,14 +501,14 @@ fn no_more_nodes_than_entities_max() {
 }
 
 #[test]
-fn an_agent_that_leaves_says_so() {
+fn leaving_agent_sends_a_farewell() {
     let mut site = Site::new("a", Module::new(100, &[1]));
     let mut peer = Site::new("b", Module::new(200, &[1]));
     for _ in 0..3 {
         site.module.borrow_mut().serve(1000);
         let sent = site.step();
         peer.step();
-        peer.hear("a", &sent);
+        peer.deliver("a", &sent);
     }
     let status = peer.status();
     assert_eq!(status.peers.len(), 1);
@@ -522,7 +522,7 @@ fn an_agent_that_leaves_says_so() {
     let sent = std::mem::take(&mut site.outbox.0);
     assert_eq!(sent.len(), 1);
     assert!(!site.module.borrow().open);
-    peer.hear("a", &sent);
+    peer.deliver("a", &sent);
     let seen = peer.status().peers.remove(0);
     assert_eq!((seen.left, seen.numbers.records), (true, 0));
 }
@@ -536,10 +536,10 @@ fn connected_servers_are_shown() {
         server: server.into(),
         group: group.clone(),
     };
-    site.daemon.hear(joined("b"), 0);
+    site.daemon.handle_event(joined("b"), 0);
     // The maximum number of servers, without the agent itself.
     for other in ["a", "c", "d", "e", "f"] {
-        site.daemon.hear(joined(other), 0);
+        site.daemon.handle_event(joined(other), 0);
     }
     let peers = site.status().peers;
     let names: Vec<&str> = peers.iter().map(|peer| &*peer.server).collect();
@@ -548,7 +548,7 @@ fn connected_servers_are_shown() {
         (peers[0].numbers.connected, peers[0].numbers.datagrams),
         (1, 0)
     );
-    site.daemon.hear(Event::Parted { server, group }, 0);
+    site.daemon.handle_event(Event::Parted { server, group }, 0);
     assert_eq!(site.status().peers.len(), 3);
 }
 
@@ -561,19 +561,19 @@ fn what_is_no_message_of_its_sender_is_refused() {
     peer.step();
     let sent = peer.step();
     assert_eq!(sent.len(), 1);
-    site.hear("c", &sent);
-    site.hear("b", &[("all".into(), b"nonsense".into())]);
-    site.hear("b", &[("all".into(), Vec::new())]);
-    site.hear("b", &[("other".into(), sent[0].1.clone())]);
+    site.deliver("c", &sent);
+    site.deliver("b", &[("all".into(), b"nonsense".into())]);
+    site.deliver("b", &[("all".into(), Vec::new())]);
+    site.deliver("b", &[("other".into(), sent[0].1.clone())]);
     // Another server has the name of the agent.
-    site.hear("a", &sent);
+    site.deliver("a", &sent);
     assert_eq!(site.daemon.status(0, 0).own, 1);
     let numbers = site.status().numbers;
     assert_eq!((numbers.foreign, numbers.malformed), (1, 2));
     assert_eq!((numbers.heard, numbers.servers), (0, 0));
     assert_eq!(site.daemon.status(0, 0).strangers, 1);
-    site.hear("b", &sent);
-    site.hear("b", &sent);
+    site.deliver("b", &sent);
+    site.deliver("b", &sent);
     let numbers = site.status().numbers;
     assert_eq!((numbers.heard, numbers.stale), (1, 1));
 }
@@ -608,7 +608,7 @@ fn servers_that_are_listed_are_shown() {
     let listed = "[servers]\na = \"a:1\"\nb = \"b:1\"\nc = \"c:1\"\n";
     let mut site = Site::with("a", Module::new(100, &[1]), listed, "state");
     let (server, group) = (String::from("c"), String::from("all"));
-    site.daemon.hear(Event::Joined { server, group }, 0);
+    site.daemon.handle_event(Event::Joined { server, group }, 0);
     let seen = || {
         let peers = site.status().peers.into_iter();
         peers.map(|peer| (peer.server, peer.numbers.connected))
@@ -653,7 +653,7 @@ fn a_service_that_is_removed_leaves() {
     site.module.borrow_mut().error = Some(ENODEV);
     let sent = site.step();
     assert_eq!(sent.len(), 1);
-    peer.hear("a", &sent);
+    peer.deliver("a", &sent);
     assert!(peer.status().peers[0].left);
     // The farewell is sent once. After the next bind the corrections are restored.
     site.module.borrow_mut().factors.clear();
@@ -697,7 +697,7 @@ fn corrections_and_epochs_outlive_the_agent() {
     site.step();
     assert_eq!(site.module.borrow().factors, factors);
     let sent = site.step();
-    peer.hear("a", &sent);
+    peer.deliver("a", &sent);
     let seen = peer.status().peers.remove(0);
     assert!(!seen.left && seen.numbers.records == 2, "{seen:?}");
     assert_eq!(peer.status().numbers.stale, 0);
@@ -788,7 +788,7 @@ fn steps_that_were_missed_are_left_out() {
 }
 
 #[test]
-fn an_agent_that_is_slow_still_hears() {
+fn slow_agent_processes_events() {
     let mut site = Site::new("a", Module::new(100, &[1]));
     let mut left = 100;
     let heard = slow(&mut site, |timeout| {
@@ -802,7 +802,7 @@ fn an_agent_that_is_slow_still_hears() {
 /// Checks that an agent still steps with an endless sequence of events, each of which takes a
 /// hundredth of a delta.
 #[test]
-fn an_agent_that_hears_without_end_still_steps() {
+fn agent_steps_during_endless_events() {
     let mut site = Site::new("a", Module::new(100, &[1]));
     let clock = site.clock.clone();
     let heard = slow(&mut site, |_| {

@@ -99,7 +99,7 @@ proptest! {
         let mut exchange = Exchange::new(5, 1, terms());
         for delta in 1..=deltas {
             for (id, (weight, rate)) in (1u64..).zip(&jobs) {
-                exchange.note(&account(id, *weight, rate * delta));
+                exchange.record(&account(id, *weight, rate * delta));
             }
             exchange.step(delta * DELTA);
             let factors = exchange.factors();
@@ -126,7 +126,7 @@ fn a_liar_is_bounded() {
     for delta in 1..=60u64 {
         let now = delta * DELTA;
         for id in 1..=3u64 {
-            exchange.note(&account(id, 1, delta * 1000));
+            exchange.record(&account(id, 1, delta * 1000));
         }
         exchange.step(now);
         let factors = exchange.factors();
@@ -156,7 +156,7 @@ fn a_liar_is_bounded() {
             weight: 1,
             active: true,
         };
-        exchange.hear(2, &write(&header, &[lie]), now).unwrap();
+        exchange.receive(2, &write(&header, &[lie]), now).unwrap();
     }
     assert_eq!(before, FLOOR);
 }

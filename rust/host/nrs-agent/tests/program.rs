@@ -96,7 +96,7 @@ impl Agent {
     }
 
     /// Returns the output of the agent, which has exited, to stderr.
-    fn said(&mut self) -> String {
+    fn stderr(&mut self) -> String {
         let mut said = String::new();
         let mut stderr = self.0.stderr.take().unwrap();
         stderr.read_to_string(&mut said).unwrap();
@@ -113,7 +113,7 @@ impl Drop for Agent {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_lines() {
+fn faults_are_printed_one_per_line() {
     let room = tempfile::tempdir().unwrap();
     let said = |text: &str| {
         write(&room.path().join("a.toml"), text, 0o644);
@@ -190,7 +190,7 @@ fn of_agents_that_start_at_once_one_runs() {
         all.iter_mut()
             .position(|one| one.0.try_wait().unwrap().is_some())
     });
-    let said = all[ended].said();
+    let said = all[ended].stderr();
     assert!(
         said.ends_with("/a/run/status: another agent is already running\n"),
         "{said}"

@@ -108,7 +108,7 @@ fn wait(zenoh: &mut Zenoh, wanted: &Event) -> bool {
 }
 
 #[test]
-fn servers_hear_each_other_over_tcp() {
+fn servers_exchange_datagrams_over_tcp() {
     let servers = [("a", address()), ("b", address())];
     let mut a = Zenoh::open(&config("a", &servers, None)).unwrap();
     let mut b = Zenoh::open(&config("b", &servers, None)).unwrap();

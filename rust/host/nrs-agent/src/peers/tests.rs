@@ -15,7 +15,7 @@ fn terms() -> Terms {
 }
 
 /// Returns a datagram of server 5 with `records` (id, rate in units per second).
-fn said(epoch: u64, seq: u32, records: &[(u64, u64)]) -> Vec<u8> {
+fn datagram(epoch: u64, seq: u32, records: &[(u64, u64)]) -> Vec<u8> {
     from(5, epoch, seq, records)
 }
 
@@ -46,9 +46,9 @@ fn from(server: u64, epoch: u64, seq: u32, records: &[(u64, u64)]) -> Vec<u8> {
     write(&header(server, epoch, seq), &records)
 }
 
-fn hear(peers: &mut Peers, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+fn receive(peers: &mut Peers, bytes: &[u8], now: u64) -> Result<(), Refusal> {
     let (header, records) = parse(bytes).unwrap();
-    peers.hear(&header, &records, &terms(), 0, now)
+    peers.receive(&header, &records, &terms(), 0, now)
 }
 
 /// Returns the rates of all peers, units per second.
@@ -63,21 +63,21 @@ fn rates(peers: &Peers, now: u64) -> Vec<(u64, u64)> {
 #[test]
 fn old_and_doubled_messages_change_nothing() {
     let mut peers = Peers::default();
-    let first = said(1, 7, &[(3, 100)]);
-    hear(&mut peers, &first, 0).unwrap();
-    assert_eq!(hear(&mut peers, &first, 1), Err(Refusal::Duplicate));
-    hear(&mut peers, &said(1, 8, &[(3, 200)]), 2).unwrap();
-    assert_eq!(hear(&mut peers, &first, 3), Err(Refusal::Old));
-    let before = said(0, 9, &[(3, 9000)]);
-    assert_eq!(hear(&mut peers, &before, 3), Err(Refusal::Old));
+    let first = datagram(1, 7, &[(3, 100)]);
+    receive(&mut peers, &first, 0).unwrap();
+    assert_eq!(receive(&mut peers, &first, 1), Err(Refusal::Duplicate));
+    receive(&mut peers, &datagram(1, 8, &[(3, 200)]), 2).unwrap();
+    assert_eq!(receive(&mut peers, &first, 3), Err(Refusal::Old));
+    let before = datagram(0, 9, &[(3, 9000)]);
+    assert_eq!(receive(&mut peers, &before, 3), Err(Refusal::Old));
     assert_eq!(rates(&peers, 3), [(3, 200)]);
     // Message numbers wrap.
     let later = 8u32.wrapping_add(1 << 30);
-    hear(&mut peers, &said(1, later, &[]), 4).unwrap();
-    hear(&mut peers, &said(1, 1 << 31, &[]), 4).unwrap();
-    hear(&mut peers, &said(1, 3, &[]), 4).unwrap_err();
+    receive(&mut peers, &datagram(1, later, &[]), 4).unwrap();
+    receive(&mut peers, &datagram(1, 1 << 31, &[]), 4).unwrap();
+    receive(&mut peers, &datagram(1, 3, &[]), 4).unwrap_err();
     // A restart resets the message numbers.
-    hear(&mut peers, &said(2, 1, &[(3, 50)]), 5).unwrap();
+    receive(&mut peers, &datagram(2, 1, &[(3, 50)]), 5).unwrap();
     assert_eq!(rates(&peers, 5), [(3, 50)]);
 }
 
@@ -87,7 +87,7 @@ fn the_silent_fade_and_are_forgotten() {
     let terms = terms();
     let hold = terms.hold_ns();
     assert_eq!(hold, 4 * NSEC_PER_SEC / 10);
-    hear(&mut peers, &said(1, 8, &[(3, 1 << 20)]), 0).unwrap();
+    receive(&mut peers, &datagram(1, 8, &[(3, 1 << 20)]), 0).unwrap();
     for (holds, rate) in [(1, 1 << 20), (2, 1 << 19), (3, 1 << 18), (8, 1 << 13)] {
         assert_eq!(rates(&peers, holds * hold), [(3, rate)], "{holds}");
     }
@@ -98,23 +98,23 @@ fn the_silent_fade_and_are_forgotten() {
     peers.forget(&terms, 8 * hold + 1);
     assert_eq!(peers.len(), 0);
     // After the eviction even an older epoch is accepted.
-    hear(&mut peers, &said(0, 1, &[(3, 100)]), 8 * hold + 2).unwrap();
+    receive(&mut peers, &datagram(0, 1, &[(3, 100)]), 8 * hold + 2).unwrap();
 }
 
 #[test]
-fn a_farewell_ends_what_was_said() {
+fn farewell_removes_the_records_of_a_server() {
     let mut peers = Peers::default();
-    hear(&mut peers, &said(1, 7, &[(3, 100)]), 0).unwrap();
+    receive(&mut peers, &datagram(1, 7, &[(3, 100)]), 0).unwrap();
     let bye = Header {
         bye: true,
         ..header(5, 1, 8)
     };
-    hear(&mut peers, &write(&bye, &[]), 1).unwrap();
+    receive(&mut peers, &write(&bye, &[]), 1).unwrap();
     assert_eq!(rates(&peers, 1), []);
     assert_eq!(peers.peers[&5].capacity, 0);
     // A message sent before the farewell is refused; a message after a restart is accepted.
-    hear(&mut peers, &said(1, 7, &[(3, 100)]), 2).unwrap_err();
-    hear(&mut peers, &said(2, 1, &[(3, 100)]), 3).unwrap();
+    receive(&mut peers, &datagram(1, 7, &[(3, 100)]), 2).unwrap_err();
+    receive(&mut peers, &datagram(2, 1, &[(3, 100)]), 3).unwrap();
     assert_eq!(rates(&peers, 3), [(3, 100)]);
 }
 
@@ -122,10 +122,10 @@ fn a_farewell_ends_what_was_said() {
 fn unreported_entities_are_evicted() {
     let mut peers = Peers::default();
     let gone = terms().eviction_ns();
-    hear(&mut peers, &said(1, 1, &[(3, 1), (4, 1)]), 0).unwrap();
+    receive(&mut peers, &datagram(1, 1, &[(3, 1), (4, 1)]), 0).unwrap();
     for seq in 2..20 {
         let now = u64::from(seq) * gone / 4;
-        hear(&mut peers, &said(1, seq, &[(4, 1)]), now).unwrap();
+        receive(&mut peers, &datagram(1, seq, &[(4, 1)]), now).unwrap();
     }
     assert_eq!(peers.records(), 1);
 }
@@ -135,14 +135,14 @@ fn peers_and_records_are_limited() {
     let mut peers = Peers::default();
     let all = [(1, 1), (2, 1), (3, 1), (4, 1)];
     let crowded = Err(Refusal::Crowded);
-    assert_eq!(hear(&mut peers, &from(1, 1, 1, &all), 0), crowded);
+    assert_eq!(receive(&mut peers, &from(1, 1, 1, &all), 0), crowded);
     assert_eq!(peers.records(), 3, "entities of one server");
-    assert_eq!(hear(&mut peers, &from(2, 1, 1, &all), 0), crowded);
+    assert_eq!(receive(&mut peers, &from(2, 1, 1, &all), 0), crowded);
     assert_eq!(peers.records(), 5, "records of all");
-    assert_eq!(hear(&mut peers, &from(3, 1, 1, &all), 0), crowded);
+    assert_eq!(receive(&mut peers, &from(3, 1, 1, &all), 0), crowded);
     assert_eq!(peers.len(), 2, "servers");
     // Known peers and records are still updated.
-    hear(&mut peers, &from(1, 1, 2, &[(2, 10)]), 0).unwrap();
+    receive(&mut peers, &from(1, 1, 2, &[(2, 10)]), 0).unwrap();
     assert!(rates(&peers, 0).contains(&(2, 10)));
 }
 
@@ -181,7 +181,7 @@ fn gaps_are_counted() {
         (2, 5, 0, 3),
         (2, 6, 0, 4),
     ] {
-        hear(&mut peers, &half(epoch, seq, part), 0).unwrap();
+        receive(&mut peers, &half(epoch, seq, part), 0).unwrap();
         assert_eq!(peers.peers[&5].lost, lost, "{epoch} {seq} {part}");
     }
     assert_eq!(peers.peers[&5].datagrams, 6);

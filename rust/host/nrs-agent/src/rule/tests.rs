@@ -43,7 +43,7 @@ fn equal_levels_are_a_fixed_point() {
 }
 
 #[test]
-fn who_got_more_goes_down_and_not_below_the_floor() {
+fn excess_service_decreases_theta_down_to_the_floor() {
     // Twelve octaves below the lightest backlogged weight, for any own weight.
     for (weight, floor) in [
         (4096, FLOOR),

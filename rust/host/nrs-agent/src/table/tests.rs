@@ -37,7 +37,7 @@ fn inner(id: u64, parent: u64) -> Account {
 
 fn step(table: &mut Table, delta: u64, accounts: &[Account]) -> u64 {
     for account in accounts {
-        table.note(account);
+        table.record(account);
     }
     table.step(&Peers::default(), &terms(), delta * DELTA)
 }

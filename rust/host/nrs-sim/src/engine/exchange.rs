@@ -175,7 +175,7 @@ impl SimExchange {
         let Some(exchange) = &mut self.participants[to as usize] else {
             return;
         };
-        match exchange.hear(from, &bytes, now) {
+        match exchange.receive(from, &bytes, now) {
             Ok(()) => self.counts.heard += 1,
             Err(_) => self.counts.refused += 1,
         }
@@ -198,7 +198,7 @@ fn share(
             reports.clear();
             from = part.reports(class, reports);
             for report in reports.iter() {
-                exchange.note(&report.account);
+                exchange.record(&report.account);
             }
         }
     }
@@ -209,7 +209,7 @@ fn share(
     let tunables = &server.parameters.values.policies.fairshare;
     let update = Update::new(server.parameters.kept.fairshare.weights.clone(), tunables);
     let update = update.with_factors(Some(factors));
-    let datagrams = exchange.say(state.now);
+    let datagrams = exchange.encode(state.now);
     server.inform(state, &AnyUpdate::Fairshare(update));
     datagrams
 }

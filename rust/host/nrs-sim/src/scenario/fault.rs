@@ -6,7 +6,7 @@
 //! path (`serde_path_to_error`) and a place. Checks across keys know only paths; the parsed
 //! document gives the place.
 
-use nrs_agent::toml::{place, TomlNode, TomlValue};
+use nrs_agent::toml::{line_column, TomlNode, TomlValue};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::path::Path;
@@ -111,7 +111,7 @@ pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
             (table, Some(missing)) => format!("{table}.{missing}"),
             (_, None) => path.to_string(),
         };
-        let place = error.span().map(|span| place(text, span.start));
+        let place = error.span().map(|span| line_column(text, span.start));
         Faults {
             file: file.to_string(),
             list: vec![Fault { place, key, reason }],

@@ -253,8 +253,8 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             flying.into_iter().partition(|mail| mail.0 < delta * 1000);
         flying = later;
         for (at, from, to, bytes) in arrived {
-            let from = from as u64 + 1;
-            let _ = servers[to].exchange.hear(from, &bytes, at * (DELTA / 1000));
+            let (from, now) = (from as u64 + 1, at * (DELTA / 1000));
+            let _ = servers[to].exchange.receive(from, &bytes, now);
         }
         // Service of this delta.
         let mut rates = vec![0f64; jobs];
@@ -297,11 +297,11 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
                     // A job that gets its demand is backlogged only now and then.
                     waiting: !limited || rng.below(10) == 0,
                 };
-                server.exchange.note(&account);
+                server.exchange.record(&account);
             }
             server.exchange.step(now);
             server.factors = factors(server.exchange.factors());
-            for bytes in server.exchange.say(now) {
+            for bytes in server.exchange.encode(now) {
                 let bytes: Rc<[u8]> = bytes.into();
                 for to in (0..count).filter(|&other| other != index) {
                     if rng.below(1000) >= path.loss {

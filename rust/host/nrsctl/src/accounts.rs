@@ -299,7 +299,7 @@ fn spans(parameter: &str, text: &str) -> Vec<Span> {
 }
 
 /// Returns the byte range of `part`, a slice of `text`, in `text`.
-fn place(text: &str, part: &str) -> Range<usize> {
+fn range_of(text: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - text.as_ptr() as usize;
     start..start + part.len()
 }
@@ -316,7 +316,7 @@ fn conditions(text: &str) -> Vec<Span> {
         };
         let list = text[at + 1..].split('}').next().unwrap_or_default();
         let items = list.split([' ', '\t']).filter(|item| !item.is_empty());
-        found.extend(items.map(|item| (place(text, item), database)));
+        found.extend(items.map(|item| (range_of(text, item), database)));
     }
     found
 }
@@ -338,7 +338,7 @@ fn weights(text: &str) -> Vec<Span> {
                 Some((value, _)) if !removes && names.is_none() => value,
                 _ => value,
             };
-            found.extend(Database::of(field).map(|database| (place(text, value), database)));
+            found.extend(Database::of(field).map(|database| (range_of(text, value), database)));
         }
     }
     found
@@ -350,7 +350,7 @@ fn owners(text: &str) -> Vec<Span> {
     let ids = owners.filter_map(|item| item.rsplit_once('=')?.1.split_once(':'));
     let both = ids.flat_map(|(user, group)| {
         [(user, Database::Passwd), (group, Database::Group)]
-            .map(|(name, database)| (place(text, name), database))
+            .map(|(name, database)| (range_of(text, name), database))
     });
     both.collect()
 }
@@ -371,7 +371,7 @@ fn clients(text: &str) -> Vec<Span> {
         match (words.next(), words.next(), by) {
             (Some("by"), Some(field), _) => by = Database::of(field),
             (Some("client"), Some(name), Some(database)) => {
-                found.push((place(text, name), database));
+                found.push((range_of(text, name), database));
             }
             _ => {}
         }
@@ -390,7 +390,7 @@ fn entities(text: &str, separator: &str) -> Vec<Span> {
         }
         let number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let database = Database::of(field).filter(|_| number);
-        found.extend(database.map(|database| (place(text, value), database)));
+        found.extend(database.map(|database| (range_of(text, value), database)));
     }
     found
 }

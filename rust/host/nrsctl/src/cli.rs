@@ -127,7 +127,7 @@ impl Command {
 ///
 /// The failure of the command.
 #[cfg(test)]
-pub fn said(kernel: &dyn Kernel, line: &str) -> Result<String> {
+pub fn output_of(kernel: &dyn Kernel, line: &str) -> Result<String> {
     let cli = Cli::try_parse_from(format!("nrsctl {line}").split(' ')).unwrap();
     let mut out = Vec::new();
     cli.command.run(kernel, &mut out)?;

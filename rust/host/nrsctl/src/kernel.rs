@@ -233,21 +233,21 @@ pub fn each<T>(kernel: &dyn Kernel, mut read: impl FnMut(&str) -> Result<T>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::mock::Mock;
 
     #[test]
-    fn lists_do_without_those_that_went_away() {
+    fn lists_omit_removed_services() {
         for line in ["status", "service list", "client list", "save"] {
             let kernel = Mock::with(&[("a", &[])]);
             *kernel.leaving.borrow_mut() = Some("a".into());
-            said(&kernel, line).unwrap();
+            output_of(&kernel, line).unwrap();
             assert!(kernel.services().unwrap().is_empty());
         }
     }
 
     #[test]
-    fn those_that_went_away_are_left_out() {
+    fn removed_services_are_omitted() {
         let kernel = Mock::with(&[("a", &[]), ("b", &[])]);
         let read = |name: &str| {
             if name == "a" {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::configuration::devices::{
     alone, lasting, lasting_disk, plain, refused, SECTOR_MAX, STREAMS,
 };
-use crate::configuration::edit::{CheckedFiles, Kept};
+use crate::configuration::edit::{CheckedFiles, SaveOption};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Device, Kernel};
@@ -49,14 +49,14 @@ pub enum DeviceAction {
         /// Name of the service; created if it does not exist (default: the device's name).
         service: Option<String>,
         #[command(flatten)]
-        kept: Kept,
+        kept: SaveOption,
     },
     /// Removes /dev/mapper/NAME; data on the device below is kept.
     Remove {
         /// Name of the device.
         name: String,
         #[command(flatten)]
-        kept: Kept,
+        kept: SaveOption,
     },
     /// Makes nrs the I/O scheduler of DISK, or changes its options.
     Schedule(Scheduled),
@@ -68,7 +68,7 @@ pub enum DeviceAction {
         #[arg(default_value = "none")]
         scheduler: String,
         #[command(flatten)]
-        kept: Kept,
+        kept: SaveOption,
     },
 }
 
@@ -122,7 +122,7 @@ pub struct New {
     )]
     pub on_timeout: Option<String>,
     #[command(flatten)]
-    kept: Kept,
+    kept: SaveOption,
 }
 
 /// Arguments of `nrsctl device schedule`.
@@ -139,7 +139,7 @@ pub struct Scheduled {
     #[arg(long, value_parser = words(STREAMS))]
     pub stream: Option<String>,
     #[command(flatten)]
-    kept: Kept,
+    kept: SaveOption,
 }
 
 /// Client, as shown.
@@ -312,7 +312,7 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
 }
 
 /// Adds a device.
-fn add(device: &Device, kept: &Kept, kernel: &dyn Kernel) -> Result {
+fn add(device: &Device, kept: &SaveOption, kernel: &dyn Kernel) -> Result {
     let same = |key: &str| key == device.name;
     let files = kept.files(kernel, Table::Device, same)?;
     let (located, running) = (kernel.locate(device)?, kernel.devices()?);

@@ -76,7 +76,7 @@ fn list(args: &Args, name: &str, there: &[String], out: &mut dyn Write) -> Resul
 mod tests {
     use nrs_sched::policy::{self, Kind};
 
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::failure;
     use crate::mock::Mock;
 
@@ -87,19 +87,19 @@ mod tests {
         for (kind, parameters) in kinds.filter(|(kind, _)| kind.is_for_tests()) {
             let mock = Mock::of(&["san"]);
             let set = format!("policy set san {}", kind.name());
-            assert_eq!(said(&mock, &set), Ok(String::new()));
-            let list = said(&mock, "policy list san").unwrap();
+            assert_eq!(output_of(&mock, &set), Ok(String::new()));
+            let list = output_of(&mock, "policy list san").unwrap();
             assert!(list.contains(&format!(" {} ", kind.name())), "{list}");
-            let all = said(&mock, "list_param -R san").unwrap();
+            let all = output_of(&mock, "list_param -R san").unwrap();
             assert!(!parameters.is_empty());
             for parameter in *parameters {
                 let name = format!("san.{}", parameter.name());
                 assert!(all.lines().any(|line| line == name), "{name}");
                 let shown = Ok(format!("{name}=7\n"));
-                assert_eq!(said(&mock, &format!("set_param {name}=7")), shown);
-                assert_eq!(said(&mock, &format!("get_param {name}")), shown);
+                assert_eq!(output_of(&mock, &format!("set_param {name}=7")), shown);
+                assert_eq!(output_of(&mock, &format!("get_param {name}")), shown);
                 let wrong = format!("set_param {name}=x");
-                let kind = said(&mock, &wrong).map_err(|failure| failure.kind);
+                let kind = output_of(&mock, &wrong).map_err(|failure| failure.kind);
                 assert_eq!(kind, Err(failure::FailureKind::Refused));
             }
         }

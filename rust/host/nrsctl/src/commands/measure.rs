@@ -275,7 +275,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::mock::Mock;
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         std::fs::write(&path, vec![1; 2 << 20]).unwrap();
         let path = path.to_str().unwrap();
         let kernel = Mock::with(&[]);
-        let text = said(&kernel, &format!("measure --time 0.5 --max-depth 3 {path}")).unwrap();
+        let text = output_of(&kernel, &format!("measure --time 0.5 --max-depth 3 {path}")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 7, "{text}");
         let plan = nrs_sched::qbm::plan::Plan::parse(&text);
@@ -324,8 +324,8 @@ mod tests {
         for number in ["8:0", "8:1", "8:16", "253:0"] {
             assert_eq!(hint(number), None);
         }
-        said(&kernel, "device schedule sda").unwrap();
-        said(&kernel, "device add files /dev/sdb san").unwrap();
+        output_of(&kernel, "device schedule sda").unwrap();
+        output_of(&kernel, "device add files /dev/sdb san").unwrap();
         let refused = |hint: &str| Some((FailureKind::Refused, hint.to_owned()));
         let disk = refused("nrsctl device unschedule sda");
         assert_eq!((hint("8:0"), hint("8:1")), (disk.clone(), disk));
@@ -346,7 +346,7 @@ mod tests {
             (small.to_str().unwrap(), FailureKind::Refused),
             ("--name a=b /dev/null", FailureKind::Usage),
         ] {
-            let failure = said(&kernel, &format!("measure {words}")).unwrap_err();
+            let failure = output_of(&kernel, &format!("measure {words}")).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");
         }
     }

@@ -49,7 +49,7 @@ struct Event {
 }
 
 /// Returns the observed states of the selected services.
-fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
+fn observe(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
     let wanted = |name: &str| args.services.is_empty() || args.services.iter().any(|n| n == name);
     let all = kernel::each(kernel, |name| {
         let read = || {
@@ -125,7 +125,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 
 /// Runs as [`run`], with `pause` called between two polls.
 fn watch(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, mut pause: impl FnMut()) -> Result {
-    let mut before = look(args, kernel)?;
+    let mut before = observe(args, kernel)?;
     if let Some(name) = args
         .services
         .iter()
@@ -136,7 +136,7 @@ fn watch(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, mut pause: impl 
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
         pause();
-        let now = look(args, kernel)?;
+        let now = observe(args, kernel)?;
         for (service, what, state) in changes(&before, &now) {
             let Some(less) = left.checked_sub(1) else {
                 break;
@@ -171,14 +171,14 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::failure::FailureKind;
     use crate::mock::Mock;
 
     #[test]
-    fn what_changes_is_said() {
+    fn changes_are_reported() {
         // A line for each service: its name and its states.
-        let look = |text: &str| -> BTreeMap<String, Seen> {
+        let observe = |text: &str| -> BTreeMap<String, Seen> {
             let services = text.lines().map(|line| line.split_once(": ").unwrap());
             let seen = |states: &str| -> Seen {
                 let pairs = states.split("; ").filter_map(|pair| pair.split_once('='));
@@ -190,8 +190,8 @@ mod tests {
                 .map(|(name, states)| (name.into(), seen(states)))
                 .collect()
         };
-        let before = look("a: client c=lost; client d=live; client e=live; health=healthy\nb: ");
-        let now = look(
+        let before = observe("a: client c=lost; client d=live; client e=live; health=healthy\nb: ");
+        let now = observe(
             "a: client c=live; client d=lost; client f=live; health=NOT HEALTHY\n\
              c: client x=live",
         );
@@ -228,7 +228,7 @@ mod tests {
         };
         for slots in ["auto", "8"] {
             kernel.set("a", "slots", slots).unwrap();
-            assert_eq!(look(&args, &kernel).unwrap()["a"]["slots"], slots);
+            assert_eq!(observe(&args, &kernel).unwrap()["a"]["slots"], slots);
         }
     }
 
@@ -251,8 +251,8 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         // Nothing changes before the third poll.
-        let text = monitored("monitor a --count 2", &|look| {
-            if look == 3 {
+        let text = monitored("monitor a --count 2", &|observe| {
+            if observe == 3 {
                 kernel.set("a", "nrs_policies", "tbf uid").unwrap();
                 kernel.set("b", "nrs_policies", "crrn").unwrap();
             }
@@ -270,7 +270,7 @@ mod tests {
             (&event["service"], &event["state"]),
             (&"c".into(), &"exists".into())
         );
-        let failure = said(&kernel, "monitor missing").unwrap_err();
+        let failure = output_of(&kernel, "monitor missing").unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound);
     }
 }

@@ -399,14 +399,14 @@ fn list(
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::failure::FailureKind;
     use crate::kernel::Kernel as _;
     use crate::mock::Mock;
 
     /// Returns the rows of `rule test`, one per head.
     fn rule(kernel: &Mock, request: &str) -> Vec<String> {
-        let text = said(kernel, &format!("rule test a {request}")).unwrap();
+        let text = output_of(kernel, &format!("rule test a {request}")).unwrap();
         let words = text
             .lines()
             .skip(1)
@@ -461,15 +461,15 @@ mod tests {
             ("jobid=dd*", FailureKind::Refused),
             ("nid=10.0.0.*@tcp", FailureKind::Refused),
         ] {
-            let failure = said(&kernel, &format!("rule test a {request}")).unwrap_err();
+            let failure = output_of(&kernel, &format!("rule test a {request}")).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");
         }
-        let failure = said(&kernel, "rule start a x projid={5}").unwrap_err();
+        let failure = output_of(&kernel, "rule start a x projid={5}").unwrap_err();
         let hint =
             "a runs tbf uid+opcode; for more fields: nrsctl policy set a tbf uid+opcode+FIELD";
         assert_eq!(failure.hint.as_deref(), Some(hint), "{failure}");
         kernel.set("a", "nrs_policies", "fifo").unwrap();
-        let failure = said(&kernel, "rule test a uid=5").unwrap_err();
+        let failure = output_of(&kernel, "rule test a uid=5").unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound, "{failure}");
     }
 }

@@ -77,7 +77,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         if device.partial || !states.contains_key(&device.service) {
             continue;
         }
-        if is_kept(&kept, &device, kernel)? {
+        if has_section(&kept, &device, kernel)? {
             continue;
         }
         let name = device.name.clone();
@@ -159,7 +159,7 @@ fn beside(file: &Path) -> Result<Vec<File>> {
 /// # Errors
 ///
 /// [`FailureKind::Refused`]: `kept` has a different section for the device.
-fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> {
+fn has_section(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> {
     let name = &device.name;
     let is_disk = |key: &str| kernel.disk(key).is_ok_and(|disk| disk == *name);
     let found = match device.scheduled {
@@ -233,7 +233,7 @@ fn prove(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::mock::Mock;
 
     #[test]
@@ -245,12 +245,12 @@ mod tests {
                     [disk.'/dev/sda']\nservice = 'san'\n[disk.sdx]\nservice = 'san'\n";
         fs::write(&file, text).unwrap();
         let kernel = Mock::of(&[]);
-        said(&kernel, "device add a /dev/sdb san").unwrap();
-        said(&kernel, "device schedule sda san").unwrap();
+        output_of(&kernel, "device add a /dev/sdb san").unwrap();
+        output_of(&kernel, "device schedule sda san").unwrap();
         let (saved, faults) = parse(
             &[File {
                 name: "new".into(),
-                text: said(&kernel, "save").unwrap(),
+                text: output_of(&kernel, "save").unwrap(),
             }],
             kernel.accounts(),
         );

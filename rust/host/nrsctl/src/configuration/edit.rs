@@ -25,7 +25,7 @@ const NET: &str = "net";
 
 /// Option to save a change.
 #[derive(clap::Args, Debug)]
-pub struct Kept {
+pub struct SaveOption {
     /// Saves the change for the next boot, in its section of the files in DIR.
     #[arg(
         long,
@@ -37,7 +37,7 @@ pub struct Kept {
     pub save: Option<PathBuf>,
 }
 
-impl Kept {
+impl SaveOption {
     /// Returns the files in which to save the change of the section in `table` whose name is
     /// `named`; `None` without `--save`.
     ///
@@ -236,7 +236,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::mock::Mock;
 
     /// Directory with files.
@@ -252,7 +252,7 @@ mod tests {
         }
 
         fn run(&self, module: &Mock, line: &str) -> Result<String> {
-            said(
+            output_of(
                 module,
                 &format!("{line} --save={}", self.0.path().display()),
             )
@@ -278,7 +278,7 @@ mod tests {
         let disk = "\n[disk.\"/dev/sda\"]\nservice = \"sda\"\n";
         assert_eq!(room.text("devices.toml"), format!("{first}{disk}"));
         let name = room.0.path().display();
-        let out = said(&module, &format!("apply --dry-run --wait 0 {name}")).unwrap();
+        let out = output_of(&module, &format!("apply --dry-run --wait 0 {name}")).unwrap();
         assert_eq!(out, "nothing to change\n");
         // A device number or name that may change with a reboot is not saved.
         room.run(&module, "device add n 8:0 san").unwrap();
@@ -345,8 +345,8 @@ mod tests {
     #[test]
     fn saved_later() {
         let (room, module) = (Room::new(&[]), Mock::of(&[]));
-        said(&module, "device add a /dev/sdb san").unwrap();
-        let again = said(&module, "device add a /dev/sdb san").unwrap_err();
+        output_of(&module, "device add a /dev/sdb san").unwrap();
+        let again = output_of(&module, "device add a /dev/sdb san").unwrap_err();
         assert_eq!(again.kind, FailureKind::Busy);
         let other = room.run(&module, "device add a /dev/sdb other");
         assert_eq!(other.unwrap_err().kind, FailureKind::Busy);
@@ -362,7 +362,7 @@ mod tests {
         let text = "[device.a]\ndevice = '/dev/sdb'\nservice = 'san'\n\
                     [disk.'/dev/sda']\nservice = 'san'\n";
         fs::write(room.0.path().join("net/x.toml"), text).unwrap();
-        said(&module, "device add a /dev/sdb san").unwrap();
+        output_of(&module, "device add a /dev/sdb san").unwrap();
         for line in [
             "device add a /dev/sdb san",
             "device remove a",
@@ -375,7 +375,7 @@ mod tests {
             assert_eq!(hint, format!("--save={}/net", room.0.path().display()));
         }
         assert_eq!(module.devices().unwrap().len(), 1);
-        said(&module, "device remove a").unwrap();
+        output_of(&module, "device remove a").unwrap();
     }
 
     /// Verifies that nothing is changed if the files are wrong, and that nothing is saved if the
@@ -400,7 +400,7 @@ mod tests {
             FailureKind::Busy
         );
         assert_eq!(fs::read_dir(room.0.path()).unwrap().count(), 1);
-        said(&module, "device add c /dev/sdb san").unwrap();
+        output_of(&module, "device add c /dev/sdb san").unwrap();
         *module.open.borrow_mut() = "c";
         let room = Room::new(&[(
             "a.toml",
@@ -423,13 +423,13 @@ mod tests {
         );
         assert_eq!(room.text("devices.toml"), inline);
         // The directory does not exist; a file the file changed during the command.
-        let failure = said(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
+        let failure = output_of(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound);
         let room = Room::new(&[(
             "a.toml",
             "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n",
         )]);
-        let kept = Kept {
+        let kept = SaveOption {
             save: Some(room.0.path().into()),
         };
         let named = |name: &str| name == "c";

@@ -62,7 +62,7 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
     }
     let mut tables: BTreeMap<&str, Vec<(&str, String)>> = BTreeMap::new();
     for (name, values) in state.settings() {
-        let (table, key) = place(name);
+        let (table, key) = table_and_key(name);
         let value = match &values[..] {
             [regular, high] if regular != high => {
                 format!("{{ reg = {}, hp = {} }}", value(regular), value(high))
@@ -123,7 +123,7 @@ pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
 }
 
 /// Returns the table of a parameter, and its key there.
-fn place(name: &str) -> (&str, &str) {
+fn table_and_key(name: &str) -> (&str, &str) {
     match name {
         "high_priority_ratio" => ("high_priority", "ratio"),
         "high_priority_sources" => ("high_priority", "sources"),

@@ -12,7 +12,7 @@ use clap::Parser as _;
 use super::carry_out;
 use super::files;
 use super::read::{parse_one, read_for_mock};
-use crate::cli::{said, Cli, Command};
+use crate::cli::{output_of, Cli, Command};
 use crate::commands::apply;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
@@ -70,7 +70,7 @@ fn differs(module: &Mock, text: &str) -> Option<String> {
 }
 
 fn saved(module: &Mock) -> String {
-    said(module, "save").unwrap()
+    output_of(module, "save").unwrap()
 }
 
 const ALL: &str = "\
@@ -121,7 +121,7 @@ fn what_is_saved_is_what_runs() {
     assert_eq!(differs(&module, &text), None);
     let file = TemporaryFile::new(&text);
     let name = file.0.display();
-    let out = said(&module, &format!("check {name}")).unwrap();
+    let out = output_of(&module, &format!("check {name}")).unwrap();
     assert_eq!(out, format!("{name}: ok\n"));
     let fresh = Mock::of(&["other"]);
     apply(&fresh, &text).1.unwrap();
@@ -133,13 +133,13 @@ fn what_is_saved_is_what_runs() {
         "{text}"
     );
     assert!(!text.contains("at_history"), "{text}");
-    said(&module, &format!("save --service other {name}")).unwrap();
+    output_of(&module, &format!("save --service other {name}")).unwrap();
     let text = std::fs::read_to_string(&file.0).unwrap();
     assert_eq!(
         text,
         "# Written by nrsctl save.\n\n[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n"
     );
-    let failure = said(&module, "save --service none").unwrap_err();
+    let failure = output_of(&module, "save --service none").unwrap_err();
     assert_eq!(failure.kind, FailureKind::NotFound);
 }
 
@@ -264,8 +264,8 @@ fn services_that_no_file_mentions() {
 fn disks_by_paths_that_last() {
     let module = Mock::of(&[]);
     module.linked.set(true);
-    said(&module, "device schedule sdb").unwrap();
-    said(&module, "device schedule sda").unwrap();
+    output_of(&module, "device schedule sdb").unwrap();
+    output_of(&module, "device schedule sda").unwrap();
     let text = saved(&module);
     let (sda, sdb) = ("[disk.sda]", format!("[disk.\"{LINK}\"]"));
     assert!(text.contains(sda) && text.contains(&sdb), "{text}");
@@ -276,7 +276,7 @@ fn disks_by_paths_that_last() {
     assert_eq!(fresh.disks(), module.disks());
     let directory = tempfile::tempdir().unwrap();
     let save = format!("--save={}", directory.path().display());
-    said(&module, &format!("device schedule sdb {save}")).unwrap();
+    output_of(&module, &format!("device schedule sdb {save}")).unwrap();
     let text = std::fs::read_to_string(directory.path().join("devices.toml")).unwrap();
     assert!(text.contains(&sdb), "{text}");
 }
@@ -315,7 +315,7 @@ fn disks_of_the_files() {
         (disks.len(), &*disks[0].options["jobid_name"]),
         (2, "%e.%u")
     );
-    let one = said(&module, "save --service b").unwrap();
+    let one = output_of(&module, "save --service b").unwrap();
     assert!(one.contains("[disk.sdb]") && !one.contains("sda"), "{one}");
     // Only the disks of one service are scheduled.
     let file = TemporaryFile::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");

@@ -63,7 +63,7 @@ macro_rules! subjects {
             }
 
             /// Adds the samples of `subject` if it is of this kind.
-            pub(super) fn tell(&self, subject: &Subject<'_>, samples: &mut Samples<'_>) {
+            pub(super) fn add_samples(&self, subject: &Subject<'_>, samples: &mut Samples<'_>) {
                 match (self, subject) {
                     $((Self::$name(tell), Subject::$name(data)) => tell(data, samples),)+
                     _ => {}

@@ -29,7 +29,7 @@ fn counts(entity: &Entity) -> Counts {
 
 /// Counts of the entities of a policy on a head; names include the rule or group.
 #[derive(Debug, Default)]
-struct Past {
+struct HeadCounts {
     /// Last counts by entity.
     seen: HashMap<String, Counts>,
     /// Sum of the counts of the others.
@@ -41,7 +41,7 @@ struct Past {
 /// Counts of all entities on the last page, by service, policy and head.
 #[derive(Debug, Default)]
 pub struct Memory {
-    past: HashMap<(String, String, String), Past>,
+    past: HashMap<(String, String, String), HeadCounts>,
     round: u64,
 }
 

@@ -134,7 +134,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
         let is_counter = family.kind == MetricKind::Counter;
         for one in subjects.iter().filter(|one| one.counted || !is_counter) {
             samples.labels = &one.labels;
-            family.of.tell(&one.of, &mut samples);
+            family.of.add_samples(&one.of, &mut samples);
         }
     }
     out

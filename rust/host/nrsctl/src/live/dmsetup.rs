@@ -41,11 +41,11 @@ pub enum DmsetupError {
 }
 
 impl DmsetupError {
-    /// Returns the failure of a program with the error output `said`.
+    /// Returns the failure of a program with the error output `of_description`.
     fn failed(said: &str) -> Self {
         let lines = said.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<&str> = lines.filter(|line| *line != "Command failed.").collect();
-        let errno = lines.iter().find_map(|line| errno::said(line));
+        let errno = lines.iter().find_map(|line| errno::of_description(line));
         Self::Failed(errno.unwrap_or(libc::EIO), lines.join("; "))
     }
 }

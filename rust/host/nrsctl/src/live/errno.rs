@@ -15,7 +15,7 @@ pub fn words(errno: i32) -> String {
 }
 
 /// Returns the error number whose description ends `text`, as programs print it.
-pub fn said(text: &str) -> Option<i32> {
+pub fn of_description(text: &str) -> Option<i32> {
     let text = text.trim_end().trim_end_matches('.');
     (1..=LAST).find(|errno| text.ends_with(&words(*errno)))
 }

@@ -191,7 +191,7 @@ fn sysfs(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Returns the kind and the message of a failure.
-fn said<T: std::fmt::Debug>(result: Result<T>) -> (FailureKind, String) {
+fn err<T: std::fmt::Debug>(result: Result<T>) -> (FailureKind, String) {
     let failure = result.unwrap_err();
     (failure.kind, failure.message)
 }
@@ -203,13 +203,13 @@ fn without_the_module() {
     // Device-mapper may exist without the module; it lists no devices then.
     root.dmsetup("No devices found");
     for (kind, _) in [
-        said(live.services()),
-        said(live.get("san", "slots")),
-        said(live.set("san", "slots", "1")),
-        said(live.make("san")),
-        said(live.devices()),
-        said(live.locate(&Device::default())),
-        said(live.module_parameter("default_slots")),
+        err(live.services()),
+        err(live.get("san", "slots")),
+        err(live.set("san", "slots", "1")),
+        err(live.make("san")),
+        err(live.devices()),
+        err(live.locate(&Device::default())),
+        err(live.module_parameter("default_slots")),
     ] {
         assert_eq!(kind, FailureKind::NotLoaded);
     }
@@ -237,9 +237,9 @@ fn parameters_by_the_node() {
         "service 'sam' does not exist\n  did you mean: san"
     );
     let only = |how: &str| (FailureKind::Refused, format!("san.{how}"));
-    let set = said(live.set("san", "health", "1"));
+    let set = err(live.set("san", "health", "1"));
     assert_eq!(set, only("health: read-only parameter"));
-    let got = said(live.get("san", "at_stats_reset"));
+    let got = err(live.get("san", "at_stats_reset"));
     assert_eq!(got, only("at_stats_reset: write-only parameter"));
 }
 
@@ -321,7 +321,7 @@ fn a_module_that_goes() {
         FailureKind::NotLoaded,
         "the module nrs is not loaded".into(),
     );
-    assert_eq!(said(Live::at(&root.0).get("san", "slots")), want);
+    assert_eq!(err(Live::at(&root.0).get("san", "slots")), want);
 }
 
 /// Covers a module without a node, a file instead of the node, and missing privileges.
@@ -332,9 +332,9 @@ fn nodes_that_cannot_be_opened() {
     let live = Live::at(&root.0);
     for why in ["No such file or directory", "No such device"] {
         let want = (FailureKind::NotLoaded, format!("/dev/nrs-control: {why}"));
-        assert_eq!(said(live.services()), want);
-        assert_eq!(said(live.get("san", "slots")), want);
-        assert_eq!(said(live.set("san", "slots", "1")), want);
+        assert_eq!(err(live.services()), want);
+        assert_eq!(err(live.get("san", "slots")), want);
+        assert_eq!(err(live.set("san", "slots", "1")), want);
         root.file("dev/nrs-control", "");
     }
     let failure = live.open_failure(libc::EACCES);
@@ -354,24 +354,24 @@ fn services_made_and_removed() {
     root.file("sys/kernel/config/nrs/new/cpts", "1\n");
     live.set_cpts("new", 2).unwrap();
     assert_eq!(live.cpts("new"), Ok(2));
-    assert_eq!(said(live.make("new")).0, FailureKind::Refused);
-    assert_eq!(said(live.remove("new")).0, FailureKind::Busy);
+    assert_eq!(err(live.make("new")).0, FailureKind::Refused);
+    assert_eq!(err(live.remove("new")).0, FailureKind::Busy);
     fs::remove_file(root.0.join("sys/kernel/config/nrs/new/cpts")).unwrap();
     live.remove("new").unwrap();
-    assert_eq!(said(live.remove("new")).0, FailureKind::NotFound);
-    assert_eq!(said(live.remove("san")).0, FailureKind::Busy);
-    assert_eq!(said(live.cpts("san")).0, FailureKind::NotFound);
+    assert_eq!(err(live.remove("new")).0, FailureKind::NotFound);
+    assert_eq!(err(live.remove("san")).0, FailureKind::Busy);
+    assert_eq!(err(live.cpts("san")).0, FailureKind::NotFound);
     // A service name is not a path.
     root.dir("sys/kernel/config/nrs/san/rules");
     for name in ["", ".", "..", "san/rules", "san/rules/r1", "../other"] {
-        assert_eq!(said(live.make(name)).0, FailureKind::Refused, "{name}");
-        assert_eq!(said(live.remove(name)).0, FailureKind::NotFound);
-        assert_eq!(said(live.set_cpts(name, 1)).0, FailureKind::NotFound);
+        assert_eq!(err(live.make(name)).0, FailureKind::Refused, "{name}");
+        assert_eq!(err(live.remove(name)).0, FailureKind::NotFound);
+        assert_eq!(err(live.set_cpts(name, 1)).0, FailureKind::NotFound);
         assert_eq!(live.is_made(name), Ok(false));
     }
     assert!(root.0.join("sys/kernel/config/nrs/san/rules").is_dir());
     fs::remove_dir_all(root.0.join("sys/kernel/config")).unwrap();
-    assert_eq!(said(live.make("new")).1, "configfs is not mounted");
+    assert_eq!(err(live.make("new")).1, "configfs is not mounted");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn devices() {
         ..device.clone()
     };
     for beyond in [with(16, 0), with(4, 13), with(u64::MAX, 1)] {
-        assert_eq!(said(live.locate(&beyond)).0, FailureKind::Refused);
+        assert_eq!(err(live.locate(&beyond)).0, FailureKind::Refused);
     }
     assert_eq!(live.locate(&with(4, 12)), Ok(located.clone()));
     for (target, want) in [
@@ -415,22 +415,22 @@ fn devices() {
             ..device.clone()
         };
         let want = (FailureKind::NotFound, format!("{target}: {want}"));
-        assert_eq!(said(live.locate(&missing)), want);
+        assert_eq!(err(live.locate(&missing)), want);
     }
     // A disk that is not ready has no sectors.
     root.block("dev/s db", 0);
-    let (kind, message) = said(live.locate(&device));
+    let (kind, message) = err(live.locate(&device));
     assert_eq!(kind, FailureKind::NotFound);
     assert!(message.ends_with(": block device of length 0"), "{message}");
     assert_eq!(live.in_use("files"), Ok(true));
     live.remove_device("files").unwrap();
     let removed = "remove --retry files --noudevsync --noudevrules\nmknodes\n";
     assert!(root.read("log").ends_with(removed));
-    assert_eq!(said(live.remove_device("other")).0, FailureKind::NotFound);
+    assert_eq!(err(live.remove_device("other")).0, FailureKind::NotFound);
     assert_eq!(live.devices().unwrap()[0].name, "files");
     // A device of another type has the name, or the device has another target.
     root.file("sys/block/dm-0/dm/name", "new\n");
-    assert_eq!(said(live.add_device(&located)).0, FailureKind::Busy);
+    assert_eq!(err(live.add_device(&located)).0, FailureKind::Busy);
     root.dmsetup("files: 0 8 linear 8:16 0\nfiles: 8 8 nrs 8:16 8 san\na: 0 8 nrs 8:16 0 san");
     let partial = |device: Device| (device.name, device.partial);
     let found: Vec<_> = live.devices().unwrap().into_iter().map(partial).collect();
@@ -515,7 +515,7 @@ fn paths_that_stay() {
     ] {
         assert_eq!(live.path(number).unwrap(), want);
     }
-    assert_eq!(said(live.path("9:0")).0, FailureKind::NotFound);
+    assert_eq!(err(live.path("9:0")).0, FailureKind::NotFound);
     // Without a name of the disk, that of its place is used.
     root.dir("dev/disk/by-path");
     let place = root.0.join("dev/disk/by-path/pci-0");
@@ -559,12 +559,9 @@ fn module_parameters() {
         assert_eq!(live.module_parameter("default_slots"), Ok(value.into()));
         live.set_module_parameter("default_slots", "32").unwrap();
     }
+    assert_eq!(err(live.module_parameter("slots")).0, FailureKind::NotFound);
     assert_eq!(
-        said(live.module_parameter("slots")).0,
-        FailureKind::NotFound
-    );
-    assert_eq!(
-        said(live.set_module_parameter("slots", "1")).0,
+        err(live.set_module_parameter("slots", "1")).0,
         FailureKind::NotFound
     );
 }
@@ -604,7 +601,7 @@ fn names_of_disks() {
     }
     for path in ["sda1", "/dev/sda1", "/dev/disk/by-id/wwn-1-part1"] {
         let message = format!("{path}: is a partition; set the scheduler of its disk, sda");
-        assert_eq!(said(live.disk(path)), (FailureKind::Refused, message));
+        assert_eq!(err(live.disk(path)), (FailureKind::Refused, message));
     }
     for path in [
         "sdb",
@@ -615,7 +612,7 @@ fn names_of_disks() {
         "/dev",
         "/dev/disk/by-id/x",
     ] {
-        assert_eq!(said(live.disk(path)).0, FailureKind::NotFound, "{path}");
+        assert_eq!(err(live.disk(path)).0, FailureKind::NotFound, "{path}");
     }
 }
 
@@ -699,7 +696,7 @@ fn disks_scheduled() {
     live.unschedule("sda", "mq-deadline").unwrap();
     let shown = root.read("sys/block/sda/queue/scheduler");
     assert_eq!(shown, "none [mq-deadline] nrs\n");
-    let again = said(live.unschedule("sda", "none"));
+    let again = err(live.unschedule("sda", "none"));
     assert_eq!(
         again,
         (
@@ -715,7 +712,7 @@ fn disks_scheduled() {
         ("zram0", "unknown I/O scheduler 'nrs'"),
     ] {
         let want = (FailureKind::Refused, format!("{name}: {why}"));
-        assert_eq!(said(live.schedule(&plain(name))), want);
+        assert_eq!(err(live.schedule(&plain(name))), want);
     }
     // Disks are listed even if dmsetup is not installed.
     let bare = Live {
@@ -826,7 +823,7 @@ fn disks_put_back() {
             let refusal = refusal.to_str().unwrap();
             root.file(refusal, &format!("{errno} {refused} 99"));
             let wanted = scheduled("sda", "san", "%j");
-            let (found, message) = said(live.schedule(&wanted));
+            let (found, message) = err(live.schedule(&wanted));
             assert_eq!(
                 (&*format!("{found:?}"), message),
                 (kind, format!("sda: {why}"))
@@ -858,7 +855,7 @@ fn disks_put_back() {
         "sys/block/sda/queue/iosched/service.refusal",
         &format!("{ENOSPC} san 9"),
     );
-    let why = said(live.schedule(&scheduled("sda", "san", "%j"))).1;
+    let why = err(live.schedule(&scheduled("sda", "san", "%j"))).1;
     assert!(
         why.ends_with("; restoring the old settings failed, too: Input/output error"),
         "{why}"
@@ -870,7 +867,7 @@ fn disks_put_back() {
         "sys/block/sda/queue/scheduler.refusal",
         &format!("{EINVAL} nrs 9"),
     );
-    let kind = said(root.live().schedule(&scheduled("sda", "san", "%j"))).0;
+    let kind = err(root.live().schedule(&scheduled("sda", "san", "%j"))).0;
     assert_eq!(kind, FailureKind::NotLoaded);
 }
 
@@ -898,7 +895,7 @@ fn weights_of_cgroups() {
         root.file(&format!("sys/fs/cgroup/{path}/io.weight"), "default 9\n");
     }
     root.file("dev/nrs-control/san/nrs_fairshare_weights", "");
-    crate::cli::said(&live, "weight follow san --once").unwrap();
+    crate::cli::output_of(&live, "weight follow san --once").unwrap();
     let set = root.read("dev/nrs-control/san/nrs_fairshare_weights");
     assert_eq!(
         set,

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_and_the_others() {
+    fn top_entities_and_sum_of_the_rest() {
         let snapshots: Vec<Snapshot> = (0..3).map(|n| samples::many(n, 20)).collect();
         let rate = series(&snapshots, SeriesKind::Rate);
         let top = rate.top(3, true);

@@ -234,7 +234,7 @@ fn counted(entities: &[Entity], name: &str, memory: Option<&mut Memory>) -> Opti
 /// Verifies that the sum of the others grows by the requests of its entities, whichever entities
 /// are shown, added, removed or restarted.
 #[test]
-fn others_only_grow() {
+fn sum_of_unlisted_entities_never_decreases() {
     let memory = &mut Memory::new();
     for (entities, want) in [
         (&[("a", 100), ("b", 10), ("c", 1)][..], 11.0),

@@ -100,7 +100,7 @@ nothing
 "#;
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn faults_are_reported_with_their_position() {
     let lines: Vec<&str> = WRONG.trim_matches('\n').lines().collect();
     for pair in lines.chunks(2) {
         let (text, want) = (pair[0], pair[1].trim());

@@ -100,7 +100,7 @@ impl<'a> DeviceChanges<'a> {
         };
         for (key, (place, wanted)) in wanted.disks.iter().chain(&wanted.devices) {
             let item = Item { key, place, wanted };
-            match devices.look(kernel, &item, &running) {
+            match devices.change_of(kernel, &item, &running) {
                 Ok(change) => devices.changes.extend(change),
                 Err(failure) if failure.kind == FailureKind::NotFound => devices.late.push(item),
                 Err(failure) => failures.push(failure),
@@ -131,7 +131,7 @@ impl<'a> DeviceChanges<'a> {
     /// - [`FailureKind::Refused`]: another section defines the device, another device overlaps its
     ///   sectors, or a file cannot define it.
     /// - [`FailureKind::Busy`]: the device is in use, or its name is taken.
-    fn look(
+    fn change_of(
         &mut self,
         kernel: &dyn Kernel,
         item: &Item<'a>,
@@ -223,7 +223,7 @@ impl<'a> DeviceChanges<'a> {
     /// Adds a failure to `failures` for each device that is missing.
     pub fn missing(&mut self, kernel: &dyn Kernel, failures: &mut Vec<Failure>) {
         for item in std::mem::take(&mut self.late) {
-            failures.extend(self.look(kernel, &item, &[]).err());
+            failures.extend(self.change_of(kernel, &item, &[]).err());
         }
     }
 
@@ -262,7 +262,7 @@ impl<'a> DeviceChanges<'a> {
             for item in std::mem::take(&mut self.late) {
                 let change = kernel
                     .devices()
-                    .and_then(|running| self.look(kernel, &item, &running));
+                    .and_then(|running| self.change_of(kernel, &item, &running));
                 let done = match change {
                     Ok(None) => continue,
                     Ok(Some(change)) => {

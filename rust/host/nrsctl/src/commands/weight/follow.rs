@@ -126,7 +126,7 @@ fn update(kernel: &dyn Kernel, service: &str, wanted: &BTreeMap<String, u32>) ->
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::said;
+    use crate::cli::output_of;
     use crate::kernel::Kernel as _;
     use crate::mock::Mock;
 
@@ -140,7 +140,7 @@ mod tests {
                 .iter()
                 .map(|(path, weight)| ((*path).into(), *weight));
             *kernel.cgroup_weights.borrow_mut() = weights.collect();
-            said(&kernel, "weight follow a --once").unwrap();
+            output_of(&kernel, "weight follow a --once").unwrap();
             let text = kernel.get("a", "nrs_fairshare_weights").unwrap();
             let mut items: Vec<&str> = text.lines().collect();
             items.sort_unstable();

@@ -61,7 +61,7 @@ fn devices_of_the_files() {
         out.ends_with("b: created on /dev/sda\n") && !out.contains("files"),
         "{out}"
     );
-    let one = said(&module, "save --service y").unwrap();
+    let one = output_of(&module, "save --service y").unwrap();
     assert!(
         one.contains("[device.b]") && !one.contains("files"),
         "{one}"
@@ -86,7 +86,7 @@ fn sectors_of_one_device_only() {
     ] {
         let file = TemporaryFile::new(&with("/dev/sdb", place));
         let name = file.0.display();
-        let checked = said(&module, &format!("check {name}")).map_err(|failure| failure.kind);
+        let checked = output_of(&module, &format!("check {name}")).map_err(|failure| failure.kind);
         assert_eq!(checked.is_ok(), ok, "{place}");
         let done = ran(&module, "--dry-run", &file).1.unwrap_err();
         assert_eq!(
@@ -115,35 +115,35 @@ fn sectors_of_one_device_only() {
         "device add z 8:16 y",
         "device add z /dev/sdb y --offset 107",
     ] {
-        let failure = said(&module, line).unwrap_err();
+        let failure = output_of(&module, line).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Refused, "{failure}");
     }
     assert_eq!(names(&module), ["files"]);
-    said(&module, "device add z /dev/sdb y --offset 108").unwrap();
+    output_of(&module, "device add z /dev/sdb y --offset 108").unwrap();
     // A device must not grow into another device.
     let failure = apply(&module, &first.replace("100", "101")).1.unwrap_err();
     assert!(failure.message.contains("device z overlaps"), "{failure}");
     // A disk and a device on the disk are two clients of one path.
-    said(&module, "device schedule sdb other").unwrap();
+    output_of(&module, "device schedule sdb other").unwrap();
     apply(&module, &first.replace("100", "99")).1.unwrap();
 }
 
 /// Verifies that `save` omits sections that `--save` wrote to another file of the directory.
 #[test]
-fn saved_beside_kept_devices() {
+fn save_omits_sections_of_other_files() {
     let module = Mock::of(&[]);
     let room = tempfile::tempdir().unwrap();
     let directory = room.path().display();
-    said(&module, &format!("device add a 8:0 x --save={directory}")).unwrap();
-    said(&module, "device add b /dev/sdb x").unwrap();
-    said(&module, &format!("save {directory}/nrs.toml")).unwrap();
+    output_of(&module, &format!("device add a 8:0 x --save={directory}")).unwrap();
+    output_of(&module, "device add b /dev/sdb x").unwrap();
+    output_of(&module, &format!("save {directory}/nrs.toml")).unwrap();
     let text = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
     assert!(
         text.contains("[device.b]") && !text.contains("[device.a]"),
         "{text}"
     );
-    said(&module, &format!("check {directory}")).unwrap();
-    let all = said(&module, "save").unwrap();
+    output_of(&module, &format!("check {directory}")).unwrap();
+    let all = output_of(&module, "save").unwrap();
     assert!(
         all.contains("[device.a]") && all.contains("[device.b]"),
         "{all}"
@@ -152,7 +152,7 @@ fn saved_beside_kept_devices() {
     let mut device = module.devices().unwrap()[0].clone();
     device.options.insert("size".into(), "4".into());
     module.change_device(&device).unwrap();
-    let failure = said(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
+    let failure = output_of(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
     let why = "devices.toml:1:9: the section of a differs from the running state";
     assert!(failure.message.ends_with(why), "{failure}");
@@ -167,7 +167,7 @@ fn saved_beside_other_files() {
     let module = Mock::of(&["a"]);
     let room = tempfile::tempdir().unwrap();
     let path = |name: &str| room.path().join(name);
-    let save = |name: &str| said(&module, &format!("save {}", path(name).display()));
+    let save = |name: &str| output_of(&module, &format!("save {}", path(name).display()));
     std::fs::write(path("10-a.toml"), "[service.a]\n").unwrap();
     save("nrs.toml").unwrap();
     std::fs::remove_file(path("nrs.toml")).unwrap();

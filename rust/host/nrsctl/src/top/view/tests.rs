@@ -204,7 +204,7 @@ fn only_rows_that_are_seen_are_formatted() {
 }
 
 #[test]
-fn what_else_is_said() {
+fn status_line_shows_filter_and_sort() {
     let line = |state: &mut TopState, n: usize| lines(&screen(state, 80, 24))[n].to_string();
     let mut state = showing(samples::tbf, Column::Got);
     for c in "/Green".chars() {

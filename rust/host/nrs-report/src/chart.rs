@@ -115,7 +115,7 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// Returns the colour of series `n`, and whether its lines are dashed.
-fn look(n: usize) -> (RGBColor, bool) {
+fn line_style(n: usize) -> (RGBColor, bool) {
     (PALETTE[n % PALETTE.len()], (n / PALETTE.len()) % 2 == 1)
 }
 
@@ -304,7 +304,7 @@ impl Diagram {
         let (left, right) = inner.split_horizontally(WIDTH - 12 - side);
         for (n, name) in legend.iter().enumerate() {
             let y = 14 + 20 * n as i32;
-            let (colour, dashed) = look(n);
+            let (colour, dashed) = line_style(n);
             let pieces: &[(i32, i32)] = match dashed {
                 true => &[(8, 15), (19, 26)],
                 false => &[(8, 26)],
@@ -376,7 +376,7 @@ impl Diagram {
     fn line(&self, plot: &mut Plot<'_, '_>, n: usize, points: &[(f64, Spread)]) -> Drawing {
         let points = points.iter().map(|(x, y)| (*x, y.median));
         let shown = points.filter(|(x, y)| self.shown(*x, *y));
-        let (colour, dashed) = look(n);
+        let (colour, dashed) = line_style(n);
         let style = colour.stroke_width(2);
         match dashed {
             true => {
@@ -404,7 +404,7 @@ impl Diagram {
         for (group, bar) in bars.filter(|(_, bar)| fits(bar.median, self.log_y)) {
             let left = group + 0.1 + width * n as f64;
             let corners = [(left, floor), (left + width * 0.92, bar.median)];
-            let rectangle = Rectangle::new(corners, look(n).0.filled());
+            let rectangle = Rectangle::new(corners, line_style(n).0.filled());
             plot.chart.draw_series([rectangle])?;
             if fits(bar.low, self.log_y) && fits(bar.high, self.log_y) && bar.low < bar.high {
                 let (middle, end) = (left + width * 0.46, width * 0.15);

@@ -301,7 +301,7 @@ impl Load {
                     writeln!(log, "{us} {name} {object} {}", way.offset)?;
                 }
                 if self.args.credits {
-                    player.told(released.credits.max(1).into());
+                    player.set_credits(released.credits.max(1).into());
                 }
                 self.released += 1;
                 if self.args.lose != 0 && self.released % self.args.lose == 0 {

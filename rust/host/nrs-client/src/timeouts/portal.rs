@@ -57,7 +57,7 @@ impl Portal {
     /// A reply whose service time exceeds the round trip by more than 3 s, or is unlimited, is
     /// ignored.
     pub fn replied(&mut self, now: u64, round_trip: u32, service: u32, estimate: u32) {
-        self.heard(now);
+        self.record_reply(now);
         if round_trip == u32::MAX || service > round_trip.saturating_add(DIFFERENCE) {
             return;
         }
@@ -81,7 +81,7 @@ impl Portal {
     ///
     /// An early reply has no other effect. An invalid timeout is ignored.
     pub fn early(&mut self, now: u64, sent: u64, deadline: u64, timeout: u32) -> u64 {
-        self.heard(now);
+        self.record_reply(now);
         if timeout == 0 || timeout == u32::MAX {
             return deadline;
         }
@@ -139,7 +139,7 @@ impl Portal {
         recent.min(self.rule.max_ms)
     }
 
-    fn heard(&mut self, now: u64) {
+    fn record_reply(&mut self, now: u64) {
         self.last_reply = self.last_reply.max(Some(now));
     }
 }

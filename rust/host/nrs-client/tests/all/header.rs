@@ -72,7 +72,7 @@ fn facts() -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_header_says_the_same() {
+fn c_header_has_the_same_layout() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../include/uapi");
     let (source, binary) = (dir.join("header.c"), dir.join("header"));

@@ -263,7 +263,7 @@ impl Clients {
                 uid: Id::new(written.uid),
                 gid: Id::new(written.gid),
                 projid: Id::new(written.projid),
-                size: written.told_size(),
+                size: written.stated_size(),
                 ..Attrs::UNKNOWN
             },
             start: START + written.start.0,

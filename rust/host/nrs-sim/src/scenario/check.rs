@@ -241,7 +241,7 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
     found.bounds(key("depth"), job.depth.into(), 1, DEPTH_MAX);
     found.bounds(
         key("size"),
-        job.told_size().into(),
+        job.stated_size().into(),
         1,
         4096.max(job.nodes.into()),
     );

@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// Returns the job size in requests, nodes.
-    pub fn told_size(&self) -> u32 {
+    pub fn stated_size(&self) -> u32 {
         self.size.unwrap_or(self.nodes)
     }
 }

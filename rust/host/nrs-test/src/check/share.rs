@@ -13,7 +13,7 @@ fn of(client: u32, cookie: u64) -> Request {
 }
 
 /// Returns a number from the file that shows the credits of a service.
-fn told(service: &str, name: &str) -> Outcome<u64> {
+fn stat(service: &str, name: &str) -> Outcome<u64> {
     let text = get(service, "nrs_concurrency")?;
     let line = text
         .lines()
@@ -33,7 +33,7 @@ pub fn credits() -> CheckResult {
     same("full speed", u64::from(alone.credits) >= 2 * SLOTS, true)?;
     let pool = alone.credits;
     complete(&client, 1)?;
-    let fan_out = |count| same("shown fan-out", told("credits", "fan_out")?, count);
+    let fan_out = |count| same("shown fan-out", stat("credits", "fan_out")?, count);
     fan_out(0)?;
     for count in [2, 8, 64, 1000] {
         for n in 1..=count {
@@ -73,7 +73,7 @@ pub fn credits() -> CheckResult {
         submit(&client, requests([cookie]))?;
     }
     same("over", client.stats()?.over, 8)?;
-    same("over in nrs_concurrency", told("credits", "over")?, 8)
+    same("over in nrs_concurrency", stat("credits", "over")?, 8)
 }
 
 /// Checks that a new client lowers the credits of the others, and that an urgent client gets more
@@ -124,7 +124,7 @@ pub fn buffer() -> CheckResult {
     let room = |client: &Client| has_room(client, Duration::ZERO);
     same("writable", (room(&one)?, room(&two)?), (false, false))?;
     same("waits", two.stats()?.room_waits > 0, true)?;
-    same("full", told("buffer", "requests")?, ROOM)?;
+    same("full", stat("buffer", "requests")?, ROOM)?;
     // A completion of another file wakes waiting writers and pollers.
     let polled = Options::new("buffer").nonblocking(true).open()?;
     let poller = thread::spawn(move || has_room(&polled, SOON));
@@ -142,10 +142,10 @@ pub fn buffer() -> CheckResult {
     drop(one);
     same("room again", room(&two)?, true)?;
     submit(&two, requests(58..=255))?;
-    let left = told("buffer", "requests")?;
+    let left = stat("buffer", "requests")?;
     same("nearly full", left, ROOM)?;
     // A smaller buffer affects only later requests.
     set("buffer", "buffer_max", "300").or_else(|_| set("buffer", "buffer_max", "256"))?;
     drop((two, blocking));
-    same("nothing", told("buffer", "requests").unwrap_or(0), 0)
+    same("nothing", stat("buffer", "requests").unwrap_or(0), 0)
 }

@@ -254,7 +254,7 @@ impl Player {
     }
 
     /// Sets the credits of the client.
-    pub fn told(&mut self, credits: u64) {
+    pub fn set_credits(&mut self, credits: u64) {
         self.credits = credits;
     }
 
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_are_kept() {
+    fn requests_in_flight_are_limited_by_credits() {
         let (mut player, _) = player("depth=9,start=1");
         let now = Instant::now();
         player.begin(now, true);
@@ -449,9 +449,9 @@ mod tests {
         assert_eq!(player.next(), Some(now + Duration::from_secs(1)));
         let now = now + Duration::from_secs(1);
         assert!(player.due(now) && !player.due(now) && player.next().is_none());
-        player.told(2);
+        player.set_credits(2);
         assert!(player.due(now) && !player.due(now));
-        player.told(1);
+        player.set_credits(1);
         player.ended();
         assert!(!player.due(now));
         player.ended();

@@ -125,7 +125,7 @@ mod tests {
 
     /// Checks that every errno in the schema has a name here, and the errnos of valid values.
     #[test]
-    fn the_schema_says_what_writes_fail_with() {
+    fn schema_lists_all_errors_of_writes() {
         for parameter in nrs_sched::parameters::all() {
             for name in parameter.errors.split(", ").filter(|name| !name.is_empty()) {
                 assert!(NAMES.iter().any(|(_, known)| *known == name), "{name}");

@@ -319,8 +319,8 @@ made_for() {
 nothing_yet() {
 	if is_installed "$new" || is_installed "$old"; then return 1; fi
 }
-# kept_symbols: Verifies that the kept symbols are those that the module exports.
-kept_symbols() {
+# exported_symbols: Verifies that the kept symbols are those that the module exports.
+exported_symbols() {
 	diff <(sed -n 's/^EXPORT_SYMBOL_GPL(\(.*\));$/\1/p' "$NRS_TOP/rust/sys/capi.c" | sort) \
 		<(cut -f 2 "$merged/var/lib/nrs/kernels/$new/Module.symvers" | sort)
 }
@@ -386,7 +386,7 @@ module() {
 	since=$SECONDS
 	check "installation of the source" install source "linux-source-$series=$new_version"
 	check "the module for $new is installed" made_for "$new"
-	check "its symbols are kept for modules that call nrs" kept_symbols
+	check "its symbols are kept for modules that call nrs" exported_symbols
 	seconds "source, metadata and module of $new"
 	since=$SECONDS
 	check "installation of another kernel" install other "linux-headers-$other=$other_version" \

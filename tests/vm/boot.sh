@@ -208,7 +208,7 @@ came_up_without() {
 	[ "$waited" -ge 30000000 ]
 	[ "$waited" -lt 45000000 ]
 }
-says_which() {
+missing_device_is_logged() {
 	journalctl -b -o cat -u nrs
 	journalctl -b -o cat -u nrs | grep -F 'device.mail: /dev/disk/by-id/virtio-mail: '
 }
@@ -246,7 +246,7 @@ second)
 	;;
 third)
 	try "third: the system comes up without a disk" came_up_without
-	try "third: the unit says which one is missing" says_which
+	try "third: the unit says which one is missing" missing_device_is_logged
 	try "third: the other device exists, nothing is mounted" the_other_exists
 	try "third: once it is given up, the other one is mounted" given_up
 	try "third: the policy is in force" in_force

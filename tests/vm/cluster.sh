@@ -23,12 +23,12 @@ setup() {
 together() {
 	agent one
 	agent two
-	heard
+	wait_connected
 }
 
-heard() {
+wait_connected() {
 	wait_for 20 'meets one && meets two' ||
-		fail "$(agent_says one) $(agent_says two) $(cat /tmp/*/log)"
+		fail "$(agent_status one) $(agent_status two) $(cat /tmp/*/log)"
 }
 
 # shares RATIO: Verifies that user 1001 gets RATIO times as much as users 1002 and 1003 each, within
@@ -41,7 +41,7 @@ shares() {
 	say "requests: 1001 $wide ($a, $b), 1002 $own, 1003 $other, wanted $1:1:1;" \
 		"CPUs busy $(</tmp/busy) %"
 	within 5 $((own * $1)) $wide && within 5 $((other * $1)) $wide ||
-		fail "not $1:1:1 within 5 %: $got $(agent_says one)"
+		fail "not $1:1:1 within 5 %: $got $(agent_status one)"
 }
 
 # fair: Verifies equal shares of the three users after the settling time.
@@ -87,16 +87,16 @@ gone() {
 	sleep 10
 	shares 2
 	agent two
-	heard
+	wait_connected
 	fair
 	kill -STOP "${agents[two]}"
 	sleep 10
 	shares 2
 	kill -CONT "${agents[two]}"
-	heard
+	wait_connected
 	fair
 	# Missed steps are skipped, not made up for.
-	agent_says two | grep -E '"missed": [1-9]' || fail "$(agent_says two)"
+	agent_status two | grep -E '"missed": [1-9]' || fail "$(agent_status two)"
 }
 
 # cut SECONDS: Cuts the connection between the servers for that long.
@@ -104,7 +104,7 @@ cut() {
 	ip link set lo down
 	sleep "$1"
 	ip link set lo up
-	heard
+	wait_connected
 	fair
 }
 
@@ -140,11 +140,11 @@ settings() {
 	got=$(window 3 ended one-wide one-own)
 	read -r wide own <<<"$got"
 	say "requests: $wide of 1001 and $own of 1002 on one server, wanted 1:1"
-	within 5 "$wide" "$own" || fail "$got $(agent_says one)"
+	within 5 "$wide" "$own" || fail "$got $(agent_status one)"
 	policy two fifo
 	sleep 1
 	policy two 'fairshare uid_fair'
-	heard
+	wait_connected
 	fair
 }
 

@@ -6,9 +6,9 @@
 
 node=/dev/nrs-control
 
-# says ERRNO COMMAND REASON: Verifies that the command, written in one call, fails with ERRNO, and
-# that the reply matches the regular expression REASON.
-says() {
+# refuses ERRNO COMMAND REASON: Verifies that the command, written in one call, fails with ERRNO,
+# and that the reply matches the regular expression REASON.
+refuses() {
 	local said got
 	exec 3<>$node
 	if said=$( (printf '%b' "$2" | dd bs=1M iflag=fullblock >&3) 2>&1); then
@@ -83,24 +83,24 @@ refusals() {
 	local before seen
 	before=$(settings svc)
 	seen=$(dmesg | grep -c 'nrs: ' || true)
-	says EINVAL '\n' 'unknown command .*'
-	says EINVAL 'reboot' 'unknown command .*'
-	says EINVAL 'get svc' 'usage: get SERVICE NAME'
-	says EINVAL 'set  svc slots 3' 'words must be printable .*'
-	says ENODEV 'get nobody slots' 'no such service'
-	says ENOENT 'get svc nothing' 'no such parameter'
-	says EACCES 'set svc clients 3' 'parameter is read-only or write-only'
+	refuses EINVAL '\n' 'unknown command .*'
+	refuses EINVAL 'reboot' 'unknown command .*'
+	refuses EINVAL 'get svc' 'usage: get SERVICE NAME'
+	refuses EINVAL 'set  svc slots 3' 'words must be printable .*'
+	refuses ENODEV 'get nobody slots' 'no such service'
+	refuses ENOENT 'get svc nothing' 'no such parameter'
+	refuses EACCES 'set svc clients 3' 'parameter is read-only or write-only'
 	# Arbitrary bytes.
-	says EINVAL 'get \xff\xfe slots' 'not UTF-8'
+	refuses EINVAL 'get \xff\xfe slots' 'not UTF-8'
 	# Reasons from parameters, policies, rules with their column, and plans with their line.
-	says EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535, or auto'
-	says ENOENT 'set svc nrs_policies nothing' '.+'
-	says EINVAL 'set svc nrs_tbf_rule start one uid={1001} rate=' 'column [0-9]+: expected .+'
+	refuses EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535, or auto'
+	refuses ENOENT 'set svc nrs_policies nothing' '.+'
+	refuses EINVAL 'set svc nrs_tbf_rule start one uid={1001} rate=' 'column [0-9]+: expected .+'
 	[ "$(cat "$(at svc nrs_tbf_rule_error)")" ] || fail "the reason is not kept"
-	says EINVAL 'set svc nrs_qbm_config by uid\ngroup all capacity=1GB\nnonsense\n' 'line 3: .+'
+	refuses EINVAL 'set svc nrs_qbm_config by uid\ngroup all capacity=1GB\nnonsense\n' 'line 3: .+'
 	# Too long for this parameter, and too long for any command.
-	says E2BIG "set svc slots $(printf '%05000d' 3)" 'value is too long .*'
-	says E2BIG "set svc nrs_qbm_config $(printf '%0270000d' 3)" 'value is too long .*'
+	refuses E2BIG "set svc slots $(printf '%05000d' 3)" 'value is too long .*'
+	refuses E2BIG "set svc nrs_qbm_config $(printf '%0270000d' 3)" 'value is too long .*'
 	local said
 	if said=$(dd if=/dev/zero of=$node bs=17M count=1 2>&1); then fail "accepted"; fi
 	grep -q "${errno_text[E2BIG]}" <<<"$said" || fail "$said"

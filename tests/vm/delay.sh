@@ -96,7 +96,7 @@ clock() {
 
 # Verifies that a suspend dispatches delayed requests, and that these count as queued, not as
 # stalled.
-let_go() {
+suspend_dispatches() {
 	setup 60 60 100
 	echo 400 >"$(at svc stall_ms)"
 	at_once 8
@@ -118,6 +118,6 @@ let_go() {
 try 30 "a request has the configured delay" exact
 long try 30 "the CPUs are idle while many requests are delayed" idle
 long try 30 "setting the clock has no effect" clock
-try 20 "a suspend dispatches delayed requests" let_go
+try 20 "a suspend dispatches delayed requests" suspend_dispatches
 remarks '^(a request|latency|ended)'
 summary

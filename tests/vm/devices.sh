@@ -44,8 +44,8 @@ equal() {
 	done
 }
 
-# kept RATE: Verifies that the first disk has this throughput.
-kept() {
+# expect_rate RATE: Verifies that the first disk has this throughput.
+expect_rate() {
 	within 2 "$1" "${rates[0]}" || fail "requests per 1000 s: $1 alone, ${rates[0]} beside others"
 }
 
@@ -60,7 +60,7 @@ busy() {
 	local alone=${rates[0]}
 	rivals 1
 	equal 10 0 1
-	kept "$alone"
+	expect_rate "$alone"
 	within 2 "${rates[0]}" "${rates[1]}" || fail "requests per 1000 s: ${rates[*]}"
 }
 
@@ -84,7 +84,7 @@ troubled() {
 	begin a2 as=1001 --numjobs=4
 	saturated a1 a2
 	equal 5 0
-	kept "$alone"
+	expect_rate "$alone"
 	dm resume lin
 }
 

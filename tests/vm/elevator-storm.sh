@@ -52,8 +52,8 @@ setup() {
 	saturated a
 }
 
-# goes_on WHAT...: Verifies that requests keep completing.
-goes_on() {
+# expect_progress WHAT...: Verifies that requests keep completing.
+expect_progress() {
 	local before now _
 	done_by_disk() { awk '{ print $1 + $5 }' /sys/block/nb0/stat; }
 	before=$(done_by_disk)
@@ -77,9 +77,9 @@ switches() {
 	[ -n "$debug" ] || others+=(bfq kyber)
 	for ((round = 0; round < $1; round++)); do
 		give $queue/scheduler "${others[round % ${#others[@]}]}"
-		goes_on "${others[round % ${#others[@]}]}"
+		expect_progress "${others[round % ${#others[@]}]}"
 		nrs "${policies[round % ${#policies[@]}]}" $((round % 5 + 1))
-		goes_on "${policies[round % ${#policies[@]}]}"
+		expect_progress "${policies[round % ${#policies[@]}]}"
 	done
 	finish
 }
@@ -105,7 +105,7 @@ resizes() {
 		resize "$round"
 		[ $((round % 3)) != 0 ] || give "$(at svc slots)" $((round % 5 + 1))
 		[ $((round % 5)) != 0 ] || policy svc "${policies[round / 5 % ${#policies[@]}]}"
-		goes_on "size $round"
+		expect_progress "size $round"
 	done
 	finish
 }
@@ -129,7 +129,7 @@ together() {
 	done) &
 	pids+=($!)
 	for i in "${pids[@]}"; do wait "$i" || fail "a storm has ended with $?"; done
-	goes_on storms
+	expect_progress storms
 	finish
 }
 
@@ -140,7 +140,7 @@ cpus() {
 	setup
 	for ((round = 0; round < $1; round++)); do
 		echo $((round % 2)) >$cpu
-		goes_on "cpu1: $((round % 2))"
+		expect_progress "cpu1: $((round % 2))"
 		policy svc "${policies[round % ${#policies[@]}]}"
 	done
 	echo 1 >$cpu

@@ -91,7 +91,7 @@ divided() {
 
 # Verifies that more tasks than tags, throttled to 2 requests per second, take no tags from others,
 # whatever their user id, and continue when the queue is emptied.
-crowd() {
+throttled_tasks() {
 	setup 32 'tbf uid'
 	rule 'uid={1001} rate=2'
 	local alone start
@@ -324,7 +324,7 @@ stock() {
 	[ -n "$debug" ] || "$@"
 }
 
-stock try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
+stock try 60 "one request at a time beside 100 throttled tasks, 32 tags" throttled_tasks
 stock try 60 "three users with 512 requests each: tags of each, alone and together" divided
 stock long try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
 stock long try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.6 \

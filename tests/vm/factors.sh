@@ -177,7 +177,7 @@ unused() {
 }
 
 # Verifies that an entity idle for ten seconds is reported for a last time.
-told() {
+last_report() {
 	setup
 	# shellcheck disable=SC2046
 	kill -KILL $(pidof fio)
@@ -192,6 +192,6 @@ try 30 "refusals change nothing" refusals
 try 60 "a factor of 1/4 gives shares of 1:4 within 5 %, and persists" quarter
 long try 60 "factors return to one without an agent" lapse
 try 30 "factors return to one on a target without devices" unused
-long try 60 "changed accounts, and the last report of an entity" told
+long try 60 "changed accounts, and the last report of an entity" last_report
 remarks '^requests:'
 summary

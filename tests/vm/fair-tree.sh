@@ -54,9 +54,9 @@ shares() {
 	done
 }
 
-# settle NUMBER...: Waits until devices with a number other than 0 are backlogged, and the requests
-# before that are done.
-settle() {
+# wait_backlogged NUMBER...: Waits until devices with a number other than 0 are backlogged, and
+# the requests before that are done.
+wait_backlogged() {
 	local number least=()
 	for number; do
 		if [ "$number" = 0 ]; then least+=(0); else least+=(4); fi
@@ -115,7 +115,7 @@ experiment() {
 		IFS=: read -r uid nodes _ <<<"${jobs[i]}"
 		begin "j$i" "$uid" --numjobs="$nodes"
 	done
-	settle "${want[@]}"
+	wait_backlogged "${want[@]}"
 	shares 5 ended 1.2 "${want[@]}" >/tmp/shares || fail "$(</tmp/shares)"
 	row "$name"
 }
@@ -135,7 +135,7 @@ weights() {
 	begin b 1002
 	begin c 1003
 	weigh uid:1002:2,uid:1003:3
-	settle 1 1 1
+	wait_backlogged 1 1 1
 	shares 3 ended 2 1 2 3
 	weigh 'uid:1001:30 uid:1002:10,uid:1003:20'
 	sleep 0.2
@@ -152,15 +152,15 @@ weights() {
 	# Sets weights with the mode, which applies when the policy is started without an argument.
 	policy svc fairshare
 	set_to svc nrs_fairshare_mode 'uid_fair weight=uid:1001:4,uid:1003:3'
-	settle 1 1 1
+	wait_backlogged 1 1 1
 	shares 3 ended 2 4 1 3
 	# Weights survive a change of the mode, and apply on their level; jobs by a pattern.
 	weigh 'jobid:job.a:5,jobid:job.?:2'
 	set_to svc nrs_fairshare_mode uid_then_jobid_fair
-	settle 1 1 1
+	wait_backlogged 1 1 1
 	shares 3 ended 2 4 1 3
 	set_to svc nrs_fairshare_mode jobid_fair
-	settle 1 1 1
+	wait_backlogged 1 1 1
 	say "$(cat "$(at svc nrs_fairshare_weights)")"
 	shares 3 ended 2 5 2 2
 	dm message a 0 service nrs_fairshare_weights jobid:job.c:5 jobid:job.b:3,-jobid:job.a
@@ -178,7 +178,7 @@ job_sizes() {
 	begin a 0
 	begin b 0
 	begin c 0
-	settle 1 1 1
+	wait_backlogged 1 1 1
 	wait_for 5 'grep -q "weight: 2" "$(at svc nrs_fairshare_stats)"' ||
 		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	sleep 0.2
@@ -195,7 +195,7 @@ drawn() {
 	begin a 1001
 	begin b 1002
 	begin c 1003
-	settle 1 1 1
+	wait_backlogged 1 1 1
 	shares 6 ended 6 1 2 3
 }
 
@@ -207,7 +207,7 @@ opportunities() {
 	client b /dev/nb0 svc
 	begin a 1001 --iodepth=64
 	begin b 1002 --iodepth=16
-	settle 1 1
+	wait_backlogged 1 1
 	shares 2 ended 3 1 1
 	set_to svc nrs_fairshare_opp_threshold 256
 	sleep 0.5
@@ -233,7 +233,7 @@ mixed() {
 	begin a 1001 --rw=randread --bs=4k --iodepth=64
 	begin b 1002 --rw=write --bs=1m --iodepth=16 --iodepth_batch_submit=1 \
 		--iodepth_batch_complete_min=1
-	settle 1 1
+	wait_backlogged 1 1
 }
 
 bytes() {
@@ -268,7 +268,7 @@ arrival() {
 	for name in a b c; do sharer $name /dev/nb0 svc; done
 	begin a 1001
 	begin b 1002
-	settle 1 1
+	wait_backlogged 1 1
 	shares 1 ended 5 1 1
 	begin c 1003
 	backlogged 1 1 1
@@ -536,7 +536,7 @@ followed() {
 	echo 400 >/sys/fs/cgroup/test.a/io.weight
 	nrsctl weight follow svc --interval 0.2 &
 	local follower=$!
-	settle 4 1 1
+	wait_backlogged 4 1 1
 	shares 6 ended 2 4 1 1
 	echo 50 >/sys/fs/cgroup/test.c/io.weight
 	sleep 0.5

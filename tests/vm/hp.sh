@@ -20,7 +20,7 @@ realtime() {
 
 # Verifies the reserved slot: with two slots, regular requests use one, and the other serves a
 # single high-priority request at once, as on an idle device.
-kept_slot() {
+reserved_slot() {
 	setup fifo 2
 	realtime --iodepth=1 --runtime=2 >/tmp/idle.txt
 	load a --numjobs=2 --iodepth=16 --time_based --runtime=60 >/dev/null 2>&1 &
@@ -82,7 +82,7 @@ metadata() {
 }
 
 try 40 "regular requests are not starved" not_starved
-try 40 "a slot is reserved for high priority" kept_slot
+try 40 "a slot is reserved for high priority" reserved_slot
 long try 40 "high_priority_sources: metadata" metadata
 remarks '^(mean|ended)'
 summary

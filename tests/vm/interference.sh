@@ -61,7 +61,7 @@ rates() {
 gift() {
 	local before=(0 0) now job greedy
 	while :; do
-		look
+		read_counters
 		now=("${all_ended[@]}")
 		job=$half greedy=$half
 		[ "${now[0]}" != "${before[0]}" ] || greedy=$capacity
@@ -92,10 +92,10 @@ under() {
 timed() {
 	local start before cpu
 	cpu=$(cpu_time)
-	look
+	read_counters
 	start=$stamp before=$((all_ended[0] + all_ended[1]))
 	"$1"
-	look
+	read_counters
 	idle_time "$(busy_since "$cpu")"
 	took=$(((stamp - start) / 1000))
 	served=$(((all_ended[0] + all_ended[1] - before) * 1000 / took))

@@ -468,8 +468,8 @@ ctl() {
 		fail "nrsctl $*: complains '$why'"
 }
 
-# says WANTED: Verifies the output of nrsctl.
-says() {
+# expect_output WANTED: Verifies the output of nrsctl.
+expect_output() {
 	[ "$said" = "$1" ] || fail "printed '$said', not '$1'"
 }
 
@@ -590,9 +590,9 @@ idle_time() {
 	[ "$1" -lt 80 ] || fail "CPUs busy $1 %, the result is not valid"
 }
 
-# look: Sets all_held, all_ended and all_bytes to the counters of all clients of the service svc, or
-# of all sharers, in the order of creation. Sets $stamp to the time, us. Starts no process.
-look() {
+# read_counters: Sets all_held, all_ended and all_bytes to the counters of all clients of service
+# svc, or of all sharers, in the order of creation. Sets $stamp to the time, us. Starts no process.
+read_counters() {
 	local line
 	all_ended=() all_bytes=() all_held=()
 	stamp=${EPOCHREALTIME/./}
@@ -616,7 +616,7 @@ look() {
 backlogged() {
 	local i end=$((SECONDS + 30))
 	for ((i = 0; i < $#; i++)); do
-		until look && [ "${all_held[i]}" -ge "${@:i+1:1}" ]; do
+		until read_counters && [ "${all_held[i]}" -ge "${@:i+1:1}" ]; do
 			[ $SECONDS -lt $end ] || fail "no backlog: ${all_held[*]}"
 			pause 0.005
 		done
@@ -630,10 +630,10 @@ gather() {
 	local before cpu i
 	beside
 	cpu=$(cpu_time)
-	look
+	read_counters
 	before=("${counters[@]}") time=$stamp got=()
 	sleep "$1"
-	look
+	read_counters
 	time=$((stamp - time))
 	for i in "${!before[@]}"; do got+=($((counters[i] - before[i]))); done
 	busy=$(busy_since "$cpu")

@@ -17,14 +17,14 @@ shows() {
 # equal: Verifies that the running configuration equals the file, and also what save writes.
 equal() {
 	ctl 0 apply /tmp/c.toml
-	says 'nothing to change'
+	expect_output 'nothing to change'
 	ctl 0 apply --dry-run /tmp/c.toml
-	says 'nothing to change'
+	expect_output 'nothing to change'
 	ctl 0 save /tmp/saved.toml
 	ctl 0 check /tmp/saved.toml
-	says '/tmp/saved.toml: ok'
+	expect_output '/tmp/saved.toml: ok'
 	ctl 0 apply --dry-run /tmp/saved.toml
-	says 'nothing to change'
+	expect_output 'nothing to change'
 }
 
 everything() {
@@ -84,7 +84,7 @@ everything() {
 		qbm = { group = [{ name = "all", capacity = "1GB/s" }] }
 	END
 	ctl 0 check /tmp/c.toml
-	says '/tmp/c.toml: ok'
+	expect_output '/tmp/c.toml: ok'
 	ctl 8 apply --dry-run /tmp/c.toml
 	prints '+[service.svc]'
 	complains 'differs'
@@ -222,7 +222,7 @@ prune() {
 	exec 7</dev/mapper/one 8</dev/mapper/two
 	printf '[service.svc]\n' >/tmp/c.toml
 	ctl 0 apply /tmp/c.toml
-	says 'nothing to change'
+	expect_output 'nothing to change'
 	ctl 8 apply --prune --dry-run /tmp/c.toml
 	prints '-[service.gone]'
 	[ -d /sys/kernel/config/nrs/gone ]
@@ -232,7 +232,7 @@ prune() {
 	[ -d /sys/kernel/config/nrs/used ]
 	[ -d /sys/kernel/debug/nrs/brought ]
 	ctl 0 apply --prune /tmp/c.toml
-	says 'nothing to change'
+	expect_output 'nothing to change'
 	# Only one service, none of the others.
 	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' \
 		>/tmp/c.toml
@@ -296,7 +296,7 @@ mapped() {
 	ctl 4 device add three /dev/disk svc --offset 7
 	complains 'device two overlaps these sectors'
 	ctl 0 apply --dry-run /tmp/kept
-	says 'nothing to change'
+	expect_output 'nothing to change'
 	ctl 0 device remove two --save=/tmp/kept
 	[ ! -s /tmp/kept/devices.toml ]
 }

@@ -24,8 +24,8 @@ keep() {
 		fail "$(cat "/out/status-$1")"
 }
 
-# says NAME PATTERN...: Verifies that the output of status matches.
-says() {
+# has NAME PATTERN...: Verifies that the output of status matches.
+has() {
 	local pattern
 	for pattern in "${@:2}"; do
 		tr -s ' \n' ' ' <"/out/status-$1" | grep -qE "$pattern" ||
@@ -85,7 +85,7 @@ share() {
 	saturated a
 	wait_for 30 '[ "$(weights)" = "1 2" ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	keep fairshare
-	says fairshare 'users share by weight, jobs within them \(fairshare uid_then_jobid_fair\)' \
+	has fairshare 'users share by weight, jobs within them \(fairshare uid_then_jobid_fair\)' \
 		'waiting uid:100.* queued, median .* longest' 'svc: [0-9]+ of [0-9]+ slots in use'
 	local before
 	before=$(of fairshare \
@@ -98,7 +98,7 @@ share() {
 	policy svc fifo
 	wait_for 20 '! grep -q "state: stopping" "$(at svc nrs_policies)"'
 	keep fifo
-	says fifo 'in order of arrival \(fifo\)' 'waiting client a: [0-9]+ queued'
+	has fifo 'in order of arrival \(fifo\)' 'waiting client a: [0-9]+ queued'
 	rm -r /tmp/names
 }
 
@@ -148,7 +148,7 @@ limit() {
 	wait_for 20 '[ "$(grep -cE "limit_hits: [1-9][0-9]" "$(at svc nrs_tbf_stats)")" -ge 6 ]' ||
 		fail "$(cat "$(at svc nrs_tbf_stats)")"
 	keep tbf
-	says tbf 'each job and user is limited by rules \(tbf jobid.uid\)' \
+	has tbf 'each job and user is limited by rules \(tbf jobid.uid\)' \
 		'limited .*greedy \(1MB/s\)' 'greedy \(1MB/s, urgent requests\)' \
 		' throttled for .* on average by rule '
 	[ "$(of tbf 'nrs_rule_limit_bytes_per_second{service="svc",head="regular",rule="greedy"}')" = \
@@ -194,7 +194,7 @@ promise() {
 	wait_for 20 '[ "$(grep -c "unmet: true" "$(at svc nrs_qbm_status)")" = 2 ]' ||
 		fail "$(cat "$(at svc nrs_qbm_status)")"
 	keep qbm
-	says qbm 'clients have guaranteed bandwidth \(qbm\)' \
+	has qbm 'clients have guaranteed bandwidth \(qbm\)' \
 		'group all: 38 MB/s of 40 MB/s allocated, 3 clients, 2 below' \
 		'jobid:a\\b: allocated 14 MB/s of 20 MB/s'
 	[ "$(of qbm 'nrs_group_capacity_bytes_per_second{service="svc",group="all"}')" = 40000000 ] ||
@@ -218,13 +218,13 @@ hung() {
 	wait $monitor
 	grep -q 'Z svc: \(health: NOT HEALTHY\|client .*: lost\)$' /tmp/changes ||
 		fail "$(cat /tmp/changes)"
-	says hung 'warning not healthy: 1[0-9] queued' 'a target may hang'
+	has hung 'warning not healthy: 1[0-9] queued' 'a target may hang'
 	[ "$(of hung 'nrs_service_healthy{service="svc"}')" = 0 ]
 	dm resume lin
 }
 
 # Verifies the output without services, and without the module.
-nobody() {
+no_service() {
 	module
 	local rc=0
 	[ "$(nrsctl status)" = "no services: clients create services, see the user guide" ] ||
@@ -256,5 +256,5 @@ long try 60 "fairshare: status, exporter over HTTP" share
 long try 60 "tbf: status, exporter into a file" limit
 long try 60 "qbm: status, exporter" promise
 try 60 "a device that hangs is reported" hung
-long try 40 "no service, no module" nobody
+long try 40 "no service, no module" no_service
 summary

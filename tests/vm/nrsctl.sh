@@ -41,13 +41,13 @@ parameters() {
 	client files /dev/nulla ost_io
 	client other /dev/nulla a.b
 	ctl 0 get_param ost.OSS.ost_io.slots
-	says 'ost.OSS.ost_io.slots=auto'
+	expect_output 'ost.OSS.ost_io.slots=auto'
 	ctl 0 set_param ost.OSS.ost_io.slots=16
-	says 'ost.OSS.ost_io.slots=16'
+	expect_output 'ost.OSS.ost_io.slots=16'
 	ctl 0 set_param -n ost/OSS/ost_io/slots=17
-	says ''
+	expect_output ''
 	ctl 0 get_param -n ost_io.slots
-	says 17
+	expect_output 17
 	ctl 0 set_param 'ost.OSS.ost_io.nrs_policies=tbf nid' a.b.nrs_policies fifo
 	ctl 0 get_param ost.OSS.ost_io.nrs_policies
 	[[ $said == $'ost.OSS.ost_io.nrs_policies=\n\nregular_requests:\n'*'name: tbf nid'* ]] ||
@@ -62,7 +62,7 @@ parameters() {
 	# Error text of the parser itself.
 	ctl 4 set_param 'ost_io.nrs_tbf_rule=start x {192.168.1.1@tcp} rate=fast' ost_io.slots=18
 	complains 'column 32: expected a rate'
-	says 'ost_io.slots=18'
+	expect_output 'ost_io.slots=18'
 	# Error that only the service can detect.
 	ctl 3 set_param 'ost_io.nrs_tbf_rule=change nobody rate=5'
 	complains 'no rule of this name'
@@ -84,7 +84,7 @@ services() {
 	ctl 0 service set san slots=8 'nrs_policies=fairshare uid_fair'
 	ctl 4 service set san at_min=1 slots=0
 	ctl 0 get_param -n san.at_min
-	says 5
+	expect_output 5
 	ctl 0 service show san
 	[[ $said == *'kept:     created in configfs, 2 partitions'* ]] || fail "$said"
 	[[ $said == *'regular:  fairshare uid_fair'*'slots:    8, '* ]] || fail "$said"
@@ -158,12 +158,12 @@ rules() {
 	complains 'nrsctl policy set ost_io tbf'
 	ctl 0 policy set ost_io fairshare uid_fair --head hp
 	ctl 0 policy set ost_io tbf uid --head reg
-	says "ost_io: the rule default limits each class to 10000 requests/s
+	expect_output "ost_io: the rule default limits each class to 10000 requests/s
   to lift this limit: nrsctl rule change ost_io default --rate 10000000 --head reg"
 	# The printed command lifts the limit.
 	ctl 0 ${said##*: nrsctl }
 	ctl 0 policy set ost_io tbf uid --head reg
-	says ''
+	expect_output ''
 	ctl 0 rule change ost_io default --rate 10000
 	ctl 0 policy list ost_io
 	head=$'\nhigh     fairshare uid_fair  started '
@@ -202,7 +202,7 @@ rules() {
 	[[ $said == *'regular  default '* ]] || fail "$said"
 	ctl 0 weight set ost_io "uid:$user=3" uid:5=2
 	ctl 0 get_param -n ost_io.nrs_fairshare_weights
-	says $'uid:5:2\nuid:65534:3'
+	expect_output $'uid:5:2\nuid:65534:3'
 	ctl 0 weight unset ost_io uid:5
 	ctl 0 weight list ost_io
 	[[ $said == *$'\n'"uid:$user "* && $said != *uid:5* ]] || fail "$said"

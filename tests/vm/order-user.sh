@@ -47,8 +47,8 @@ number() {
 	number=${BASH_REMATCH[2]}
 }
 
-# crowd [OPTION...]: Runs 64 clients with depth 32, and a newcomer with depth 1.
-crowd() {
+# run_clients [OPTION...]: Runs 64 clients with depth 32, and a newcomer with depth 1.
+run_clients() {
 	nrs-test load --service svc --seconds 8 --busy 4000 \
 		--client 'name=old%,nid=10.0.0.1@tcp,count=64,depth=32' \
 		--client 'name=new,nid=10.0.1.1@tcp,depth=1,start=1' "$@" >/tmp/load.json &
@@ -68,12 +68,12 @@ crowd() {
 newcomer() {
 	module
 	local fan_out credits over without with
-	crowd
+	run_clients
 	without=$(tail_of /tmp/load.json new)
 	say "without credits: fan-out $fan_out, credits $credits, over $over, newcomer p95 $without us"
 	[ "$fan_out" -ge 60 ] && [ "$credits" -ge 1 ] && [ "$over" -gt 0 ] ||
 		fail "fan-out $fan_out, credits $credits, over $over"
-	crowd --credits
+	run_clients --credits
 	with=$(tail_of /tmp/load.json new)
 	say "with credits: fan-out $fan_out, credits $credits, over $over, newcomer p95 $with us"
 	[ "$with" -lt "$((without / 3))" ] || fail "with credits $with us, without $without us"

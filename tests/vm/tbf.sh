@@ -60,8 +60,8 @@ measure() {
 	done
 }
 
-# settle DEVICE...: Waits until each device has a backlog and its saved tokens are used.
-settle() {
+# wait_backlogged DEVICE...: Waits until each device has a backlog and its saved tokens are used.
+wait_backlogged() {
 	saturated "$@"
 	sleep 0.2
 }
@@ -72,7 +72,7 @@ rates() {
 	local seconds=$1 names
 	shift
 	names=("${@%=*}")
-	settle "${names[@]}"
+	wait_backlogged "${names[@]}"
 	measure "$seconds" ended "$@"
 	for name in "${names[@]}"; do
 		[ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(status "$name")"
@@ -110,7 +110,7 @@ units() {
 	begin b 1002 100 --bssplit=4k/50:64k/50
 	begin c 1003 100 --bs=64k
 	begin d 1004 100 --bs=64k
-	settle a b c d
+	wait_backlogged a b c d
 	measure 10 bytes a=$((1 << 20)) b=$((1 << 20)) c=$((320 << 12)) d=$((20 << 16))
 }
 
@@ -127,7 +127,7 @@ sizes() {
 	begin b 1002 100 --bs=128k
 	begin c 1003 100 --bs=1m
 	begin d 1004 100 --bs=4m --iodepth=6 --iomem=mmaphuge
-	settle a b c d
+	wait_backlogged a b c d
 	measure 10 bytes a=$((20 << 12)) b=$((20 << 17)) c=$((20 << 20)) d=$((20 << 22))
 }
 
@@ -158,7 +158,7 @@ cgroups() {
 	echo 2 >"$(at svc slots)"
 	set_to svc nrs_fairshare_weights 'cgroup:/test-one:2'
 	policy svc 'fairshare cgroup_fair'
-	settle a b c
+	wait_backlogged a b c
 	gather 3 ended
 	within 10 "${got[0]}" $((2 * got[1])) && within 10 "${got[1]}" "${got[2]}" || fail "${got[*]}"
 }
@@ -298,7 +298,7 @@ two_limits() {
 	begin c 1003 100
 	rates 5 a=40 c=30
 	begin b 1002 100
-	settle a b
+	wait_backlogged a b
 	gather 5 ended
 	is $((got[0] + got[1])) 60
 	is "${got[2]}" 30
@@ -319,7 +319,7 @@ overload() {
 	rule start slow 'uid={1002}' rate=150
 	begin a 1001 100 --iodepth=32
 	begin b 1002 100 --iodepth=32
-	settle a b
+	wait_backlogged a b
 	gather 2 ended
 	within 5 "${got[0]}" $((2 * got[1])) || fail "rate: ${got[*]}"
 	set_to svc nrs_tbf_overload equal
@@ -338,7 +338,7 @@ two_heads() {
 	rule reg start r 'uid={1001}' rate=4
 	rule hp start h 'uid={0}' rate=10
 	begin a 1001 100
-	settle a
+	wait_backlogged a
 	local i
 	for i in 1 2 3 4 5; do
 		# The last request has to wait, for less than the other head's next one.

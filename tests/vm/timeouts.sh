@@ -153,9 +153,9 @@ detected() {
 	since "$stamp"
 }
 
-# hear: Writes the module's uevents to /tmp/uevents, one per line. A kernel without network starts a
-# program for each.
-hear() {
+# record_uevents: Writes the module's uevents to /tmp/uevents, one per line. A kernel without
+# network starts a program for each.
+record_uevents() {
 	cat >/tmp/hear <<'END'
 #!/bin/sh
 [ -z "$NRS_EVENT" ] || echo "NRS_CLIENT=$NRS_CLIENT NRS_EVENT=$NRS_EVENT" \
@@ -173,7 +173,7 @@ END
 # Verifies that a device that hangs is given up in time, and recovers by itself.
 dead() {
 	local adaptive fixed
-	hear
+	record_uevents
 	setup
 	quick 1 1
 	adaptive=$(detected)
@@ -285,7 +285,7 @@ flush_owed() {
 }
 
 # Verifies that throttled requests are not late, and do not raise the estimate.
-kept() {
+throttled_in_time() {
 	setup
 	quick 1 1
 	policy svc 'tbf uid'
@@ -333,7 +333,7 @@ try 120 "a device that hangs is given up, and recovers" dead
 long try 120 "a loaded device is not lost" loaded
 long try 90 "queued requests fail, if so configured" failing
 long try 60 "a write after a refused flush flushes the cache" flush_owed
-long try 120 "throttled requests are not late" kept
+long try 120 "throttled requests are not late" throttled_in_time
 long try 90 "suspended and removed while given up" leaving
 remarks '^(given up after|the estimate fell|slow:)'
 summary

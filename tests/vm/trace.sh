@@ -21,8 +21,8 @@ setup() {
 	client a /dev/nb0 svc "$@"
 }
 
-# follow EVENT...: Enables these events.
-follow() {
+# enable_events EVENT...: Enables these events.
+enable_events() {
 	local name
 	for name; do echo 1 >"$tracing/events/nrs/nrs_$name/enable"; done
 }
@@ -143,7 +143,7 @@ pairs() {
 	setup
 	policy svc 'fairshare uid_fair'
 	echo 4 >"$(at svc slots)"
-	follow enqueue dispatch complete
+	enable_events enqueue dispatch complete
 	load a as=1001 --io_size=400k >/dev/null
 	load a as=1002 --rw=randwrite --bs=16k --io_size=400k >/dev/null
 	wait_for 10 '[ "$(counter a held)" = 0 ]'
@@ -172,7 +172,7 @@ times() {
 	setup opportunity off
 	policy svc 'fairshare uid_fair'
 	echo 1 >"$(at svc slots)"
-	follow enqueue dispatch complete
+	enable_events enqueue dispatch complete
 	load a as=1001 --iodepth=8 --io_size=400k >/dev/null
 	stop
 	paired 100
@@ -192,12 +192,12 @@ times() {
 }
 
 # Verifies failing requests, and requests of high priority.
-others() {
+failures() {
 	setup
 	dm_create bad "0 $(sectors /dev/nb0) error"
 	client b /dev/mapper/bad svc
 	echo 'realtime' >"$(at svc high_priority_sources)"
-	follow enqueue dispatch complete
+	enable_events enqueue dispatch complete
 	load b --io_size=64k --continue_on_error=all >/dev/null 2>&1 || true
 	ionice -c 1 -n 0 dd if=/dev/mapper/a of=/dev/null bs=4k count=8 iflag=direct 2>/dev/null
 	stop
@@ -212,7 +212,7 @@ throttle() {
 	setup
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'start one uid={1001} rate=50'
-	follow enqueue dispatch complete throttle
+	enable_events enqueue dispatch complete throttle
 	load a as=1001 --io_size=200k >/dev/null
 	stop
 	paired 50
@@ -247,7 +247,7 @@ throttle() {
 # Verifies an event for each change of policy, per head; a refused change has none.
 policies() {
 	setup
-	follow policy
+	enable_events policy
 	policy svc 'tbf uid'
 	policy svc 'fairshare reg uid_fair'
 	policy svc 'fairshare reg uid_fair'
@@ -279,7 +279,7 @@ shares() {
 	for uid in 1001 1002 1003; do load a as=$uid --time_based --runtime=60 >/dev/null 2>&1 & done
 	saturated a
 	sleep 0.5
-	follow shares
+	enable_events shares
 	wait_for 10 '[ "$(grep -c nrs_shares: $tracing/trace)" -ge 10 ]'
 	stop
 	[ "$(of shares service head entities | sort -u)" = 'svc regular 3' ] ||
@@ -296,7 +296,7 @@ user() {
 	module
 	[ -x /bin/nrs-test ] || fail "no nrs-test: build-tools.sh"
 	echo >$tracing/trace
-	follow enqueue dispatch complete
+	enable_events enqueue dispatch complete
 	nrs-test load --seconds 30 --drain \
 		--client name=a,nid=10.0.0.7@tcp,jobid=job.7$'\n\x1b'uid=0,uid=1007,requests=200 \
 		>/tmp/load.json || fail "$(tail -n 3 /tmp/load.json)"
@@ -313,7 +313,7 @@ unseen() {
 	slow_lower nb0 300000000
 	client a /dev/nb0 svc opportunity off
 	echo 1 >"$(at svc slots)"
-	follow enqueue dispatch complete
+	enable_events enqueue dispatch complete
 	load a --iodepth=8 --time_based --runtime=60 >/dev/null 2>&1 &
 	saturated 4 a
 	stop
@@ -321,7 +321,7 @@ unseen() {
 	ended=$(counter a ended)
 	wait_for 20 "[ \"\$(counter a ended)\" -ge $((ended + 2)) ]"
 	echo >$tracing/trace
-	follow complete
+	enable_events complete
 	wait_for 20 "[ \"\$(counter a ended)\" -ge $((ended + 5)) ]"
 	stop
 	[ -s /tmp/events ] || fail "nothing that arrived before has ended"
@@ -333,7 +333,7 @@ unseen() {
 off() {
 	setup
 	echo 4 >"$(at svc slots)"
-	follow enqueue
+	enable_events enqueue
 	stop
 	load a --io_size=400k >/dev/null
 	[ "$(grep -vc '^#' $tracing/trace)" = 0 ] || fail "$(tail -n 2 $tracing/trace)"
@@ -342,7 +342,7 @@ off() {
 	saturated a
 	for ((i = 0; i < 20; i++)); do
 		echo >$tracing/trace
-		follow enqueue dispatch complete
+		enable_events enqueue dispatch complete
 		sleep 0.1
 		echo 0 >$tracing/events/nrs/nrs_enqueue/enable
 		stop
@@ -364,7 +364,7 @@ gone() {
 	setup
 	local round
 	for round in 1 2; do
-		follow enqueue dispatch complete throttle policy shares
+		enable_events enqueue dispatch complete throttle policy shares
 		load a --io_size=100k >/dev/null
 		[ "$(grep -c ' nrs_complete: ' $tracing/trace)" -ge 25 ] ||
 			fail "round $round: $(tail -n 2 $tracing/trace)"
@@ -448,7 +448,7 @@ tracecmd() {
 try 30 "fields equal the documentation" stable
 try 40 "every request has its events" pairs
 long try 30 "times match the device" times
-long try 30 "failures and high priority" others
+long try 30 "failures and high priority" failures
 long try 40 "throttled requests" throttle
 try 30 "changes of policy" policies
 long try 40 "shares" shares

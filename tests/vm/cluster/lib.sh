@@ -48,15 +48,15 @@ agent() {
 	agents[$1]=$!
 }
 
-# agent_says NAME: Prints the agent's status as JSON.
-agent_says() {
+# agent_status NAME: Prints the agent's status as JSON.
+agent_status() {
 	nrsctl agent status --json --socket "/tmp/$1/status"
 }
 
 # meets NAME: Returns true if the agent is bound and connected to the other server.
 meets() {
 	local said
-	said=$(agent_says "$1" 2>&1) || return
+	said=$(agent_status "$1" 2>&1) || return
 	[[ $said == *'"bound": 1,'* && $said == *'"connected": 1,'* &&
 		$said == *'"entity": "uid:1001"'* ]]
 }

@@ -102,7 +102,7 @@ phase 20 1:1:1 server two back
 phase 0 - end
 kill $sampler
 wait $sampler || true
-agent_says one >/out/status.json
+agent_status one >/out/status.json
 kill -TERM "${agents[one]}"
 wait "${agents[one]}"
 cp /tmp/one/log /out/

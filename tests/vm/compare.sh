@@ -9,7 +9,8 @@
 #   peer     the scheduler: none, mq-deadline, kyber, bfq, bfq-idle0 (slice_idle=0), io.max,
 #            io.cost, dm-tbf, dm-fairshare, dm-qbm (device-mapper targets of nrs), nrs (fairshare as
 #            the device's I/O scheduler, with as many slots as the device serves at a time),
-#            nrs-SLOTS
+#            nrs-nohold, nrs-all[-SLOTS] (no slot, or all, kept free for a client with one request
+#            at a time), nrs-SLOTS
 #   client   the owner of a share: client N has cgroup cN and uid 1000+N, so that each peer can
 #            identify it
 #   measure  one run of clients: one, mix, mix1, mix10, poisson, equal, four, eight, lone
@@ -27,7 +28,7 @@ measures=(one mix mix1 mix10 poisson equal four eight lone)
 case ${1:-} in measures=*) IFS=, read -ra measures <<<"${1#*=}" && shift ;; esac
 all_peers=(
 	none mq-deadline kyber bfq bfq-idle0 io.max io.cost dm-tbf dm-fairshare dm-qbm
-	nrs nrs-1 nrs-2 nrs-4 nrs-8 nrs-16 nrs-auto
+	nrs nrs-nohold nrs-all nrs-all-2 nrs-all-3 nrs-all-4 nrs-1 nrs-2 nrs-4 nrs-8 nrs-16 nrs-auto
 )
 peers=("$@")
 [ $# -gt 0 ] || peers=("${all_peers[@]}")
@@ -144,8 +145,12 @@ set_up() {
 		;;
 	nrs*)
 		case $1 in
-		nrs) nrs slots "$slots" ;;
-		*) nrs slots "${1#nrs-}" ;;
+		nrs | nrs-nohold | nrs-all) nrs slots "$slots" ;;
+		*) nrs slots "${1##*-}" ;;
+		esac
+		case $1 in
+		nrs-nohold) nrs nrs_fairshare_hold_permille 0 ;;
+		nrs-all*) nrs nrs_fairshare_hold all && nrs nrs_fairshare_hold_permille 1000 ;;
 		esac
 		nrs nrs_policies 'fairshare uid_fair'
 		;;
@@ -288,7 +293,8 @@ session() {
 	case $1 in nrs-auto) settle=5000 ;; esac
 	for name in "${measures[@]}"; do
 		case $1-$name in
-		nrs-*-mix | bfq-idle0-mix) ;;
+		nrs-nohold-mix* | nrs-nohold-poisson | nrs-all-mix* | nrs-all-poisson) ;;
+		nrs-all-four | nrs-all-lone | nrs-*-mix | bfq-idle0-mix) ;;
 		nrs-*-* | bfq-idle0-*) continue ;;
 		esac
 		clients_of "$name"

@@ -76,10 +76,10 @@ policy_counter() {
 	grep -o "$1: [0-9]*" "$(at svc nrs_policies)" | awk '{ sum += $2 } END { print sum }'
 }
 
-# Verifies that slots are kept free for a user with one process that sends one request at a time,
-# for not more than their part of the time.
+# one_at_a_time [PERMILLE [SLOTS]]: Verifies that slots, one or all, are kept free for a user with
+# one process that sends one request at a time, for not more than their part of the time.
 one_at_a_time() {
-	local was total part=${1:-10} held used unused
+	local was total part=${1:-10} slots=${2:-one} held used unused
 	setup
 	policy svc 'fairshare uid_fair'
 	set_to svc nrs_fairshare_hold_permille 0
@@ -88,6 +88,7 @@ one_at_a_time() {
 	saturated 48 a
 	read -r a was < <(window 4 ended a b)
 	total=$((a + was))
+	set_to svc nrs_fairshare_hold "$slots"
 	set_to svc nrs_fairshare_hold_permille "$part"
 	window 1 ended a b >/dev/null
 	read -r a b < <(window 4 ended a b)
@@ -95,7 +96,7 @@ one_at_a_time() {
 	held=$(policy_counter held_ns)
 	say "without: $was of $total; with: $b of $((a + b)); used $used, unused $unused, $held ns"
 	more 0.98 "$b" "$was"
-	within 2 $((a + b)) "$total"
+	[ "$slots" = all ] || within 2 $((a + b)) "$total"
 	[ "$used" -gt "$unused" ]
 	# Of 5.x s, and the credit for 100 ms at the start.
 	more 1 $((5600000 * part)) "$held"
@@ -104,6 +105,7 @@ one_at_a_time() {
 try 60 "uid_fair: 32 processes against one, equal bytes within 5 %" uid
 try 60 "uid_fair: 4 KiB against 64 KiB, equal bytes within 5 %" sizes
 try 60 "a slot kept free for one request at a time, within the credit" one_at_a_time
+try 60 "all slots kept free for one request at a time" one_at_a_time 1000 all
 long try 60 "jobid_fair: two programs, equal bytes within 5 %" jobid
 remarks '^(bytes|ended|pages)'
 summary

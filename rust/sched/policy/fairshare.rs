@@ -381,8 +381,9 @@ impl<I: Item> Part<I> for State<I> {
         if idle {
             self.members.table.busy(idx);
         }
-        let may_be_expected = idle && self.members.details.pauses.is_some();
-        if may_be_expected && self.expected_arrived(idx, charge, now) {
+        let may_be_expected = idle || (first && self.holds.expects(idx));
+        let has_pauses = self.members.details.pauses.is_some();
+        if may_be_expected && has_pauses && self.expected_arrived(idx, charge, now) {
             return Ok(());
         }
         if first {
@@ -460,6 +461,7 @@ impl<I: Item> Part<I> for State<I> {
         let charge = charge_model.of(cost);
         let next = charge_model.next(leaf);
         leaf.active.count(1);
+        let is_only = leaf.active == 1 && next.is_none();
         if let Some(stats) = self.members.stats_mut(idx) {
             stats.count(cost.pages, charge, opportunity);
             stats.waited(view.now.saturating_sub(item.arrival()));
@@ -477,6 +479,9 @@ impl<I: Item> Part<I> for State<I> {
             } else {
                 let nodes = &mut self.members;
                 self.selector.charge::<false>(nodes, idx, charge, next);
+            }
+            if self.holds.includes_service() && is_only && !view.force {
+                self.expect_after_dispatch(idx, charge, view.now);
             }
         }
         let stamp = match self.members.cost_model {

@@ -26,7 +26,7 @@ use nrs_sched::{
     item::{ByteRange, Direction, Item},
     mem::{Owned, Shared},
     order::{Forced, Order, Relation},
-    policy::{tbf, AnyPart, AnyShared, Config, Kind, Tunables},
+    policy::{fairshare::params::HoldSlots, tbf, AnyPart, AnyShared, Config, Kind, Tunables},
     ranges::RangeTable,
     slots::SlotLimits,
     units::NSEC_PER_MSEC,
@@ -74,8 +74,8 @@ pub enum Primary {
     Fifo,
     /// `tbf` with so many requests/s of each user.
     Rate(u32),
-    /// `fairshare` of users, which keeps slots free for expected requests.
-    Hold,
+    /// `fairshare` of users, which keeps so many slots free for an expected request.
+    Hold(HoldSlots),
 }
 
 impl Primary {
@@ -89,7 +89,10 @@ impl Primary {
                 tunables.tbf.depth = tbf::params::Depth::new(1).expect("valid");
                 (Kind::Tbf, "uid")
             }
-            Self::Hold => (Kind::Fairshare, "uid_fair"),
+            Self::Hold(slots) => {
+                tunables.fairshare.hold = slots;
+                (Kind::Fairshare, "uid_fair")
+            }
         };
         Some(Config::parse(kind, Some(argument), &tunables).expect("valid"))
     }

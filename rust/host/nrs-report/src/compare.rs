@@ -45,14 +45,16 @@ const LINES: [(&str, &[&str]); 8] = [
         "nrs by slots",
         &["nrs-1", "nrs-2", "nrs-4", "nrs-8", "nrs-16"],
     ),
+    (
+        "nrs, all slots held",
+        &["nrs-all-2", "nrs-all-3", "nrs-all-4", "nrs-all"],
+    ),
     ("BFQ", &["bfq", "bfq-idle0"]),
     ("none", &["none"]),
     ("mq-deadline", &["mq-deadline"]),
     ("kyber", &["kyber"]),
     ("io.max", &["io.max"]),
     ("io.cost", &["io.cost"]),
-    // The eighth line has the colour of the first one.
-    ("nrs, slots auto", &["nrs-auto"]),
 ];
 
 /// Compares nrs with the schedulers of the kernel, from the results of `make compare`.
@@ -163,7 +165,8 @@ impl Report {
                     };
                     let point = (100.0 - unused.median, p99.median);
                     points.push(point);
-                    if let Some(setting) = peer.strip_prefix("nrs-").or(peer.strip_prefix("bfq-")) {
+                    let setting = peer.rsplit_once('-').filter(|_| !peer.starts_with("mq"));
+                    if let Some((_, setting)) = setting {
                         plot = plot.label(point, setting);
                     }
                 }

@@ -9,8 +9,8 @@
 //! - *Pause*: time from the end of the only request of a leaf to the arrival of its next one
 //!   ([`Pauses`]).
 //! - *Expected*: a leaf whose only request has ended, and whose pauses are short. At most
-//!   [`EXPECTED_MAX`] leaves are expected at a time.
-//! - *Hold*: time in which a slot stays free for an expected leaf that has been chosen.
+//!   [`EXPECTED_MAX`] leaves are expected at a time, each for the longest hold.
+//! - *Hold*: time in which a slot, or all, stay free for an expected leaf that has been chosen.
 //! - *Credit*: time for which slots may be kept free; a part of the time of all slots, in a bucket
 //!   ([`Credit`]).
 //!
@@ -28,6 +28,14 @@
 //! share at every level of the tree as if its next request was queued. A chosen leaf leaves the
 //! timeline with its lag, which grows no more until the leaf has a request.
 //!
+//! # All slots
+//!
+//! One free slot is not enough where the device serves requests one after the other, or delays
+//! some by its bandwidth. With [`HoldSlots::All`] no other request begins during a hold. If the
+//! requests and pauses of a leaf are together shorter than the longest hold, the next one is
+//! expected from the dispatch of the last one on: the device then serves that leaf alone for as
+//! long as its share allows. Such a leaf is expected for at most [`AHEAD`] after a dispatch.
+//!
 //! # Spread
 //!
 //! Requests that begin together often end together, and then an entity that sends few requests
@@ -41,10 +49,15 @@
 //! Slots that stay free are paid for in advance; what is left is returned when the expected request
 //! arrives. Without credit no slot stays free. So whatever the clients do, in any time `t` at most
 //! `permille / 1000 * t` is lost by all partitions together, and once for each partition the larger
-//! of its part for [`AHEAD`] and half of the longest hold. Holds charge no entity and change no tag
-//! of others: shares and the bounds of [`super::deadline`] apply to the service that is left.
+//! of its part for [`AHEAD`] and the longest hold (half of it for one slot). Holds charge no entity
+//! and change no tag of others: shares and the bounds of [`super::deadline`] apply to the service
+//! that is left.
 
-use super::{deadline::RequestStep, params::Tunables, State};
+use super::{
+    deadline::RequestStep,
+    params::{HoldSlots, Tunables},
+    State,
+};
 use crate::sched::{
     bucket::{instant, span, BucketLevel, Charge, Pace},
     count::Count,
@@ -58,13 +71,6 @@ const EXPECTED_MAX: usize = 4;
 
 /// Time for which credit is kept, ns.
 const AHEAD: u64 = 100 * NSEC_PER_MSEC;
-
-/// Shortest time for which a leaf is expected, ns: the slack of timers.
-const EXPECTED_MIN: u64 = 50 * NSEC_PER_USEC;
-
-/// Deviations beyond the average for which a leaf is expected: twice those of TCP (RFC 6298),
-/// because a request that arrives too late waits for a slot, and a hold costs only what it takes.
-const DEVIATIONS: u64 = 8;
 
 /// Time after the end of an entity's only request for which slots are spread, ns.
 const SPREAD_FOR: u64 = NSEC_PER_SEC;
@@ -88,6 +94,16 @@ const fn spread(gap: u64) -> u64 {
     (gap >> 1).saturating_add(gap >> 2)
 }
 
+impl HoldSlots {
+    /// Returns the largest number of slots for a leaf.
+    const fn each(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::All => u32::MAX,
+        }
+    }
+}
+
 /// Parameters of holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HoldTerms {
@@ -95,6 +111,8 @@ pub struct HoldTerms {
     permille: u64,
     /// Longest time for which a leaf is expected, ns.
     longest: u64,
+    /// Slots that are kept free for a leaf.
+    slots: HoldSlots,
 }
 
 impl HoldTerms {
@@ -103,6 +121,15 @@ impl HoldTerms {
         Self {
             permille: tunables.hold_permille.get().into(),
             longest: u64::from(tunables.hold_us.get()).saturating_mul(NSEC_PER_USEC),
+            slots: tunables.hold,
+        }
+    }
+
+    /// Returns the largest price of a hold, ns of all slots.
+    const fn largest(&self) -> u64 {
+        match self.slots {
+            HoldSlots::One => self.longest / 2,
+            HoldSlots::All => self.longest,
         }
     }
 }
@@ -114,28 +141,23 @@ pub struct Pauses {
     ended: u64,
     /// Moving average; 0 before the first pause.
     average: u32,
-    /// Moving average of the distance from the average.
-    deviation: u32,
+    /// Moving average of the time that a request takes from its dispatch on; 0 if unknown.
+    service: u32,
 }
 
 impl Pauses {
-    /// Notes a request that arrives at `now`, ns; a pause counts as at most twice `longest`, ns.
-    /// The weights of the averages are those of RFC 6298.
+    /// Notes a request that arrives at `now`, ns.
     fn arrived(&mut self, now: u64, longest: u64) {
         let ended = core::mem::take(&mut self.ended);
         if ended == 0 {
             return;
         }
-        let most = longest.saturating_mul(2).min(u64::from(u32::MAX >> 1));
-        // At most `u32::MAX >> 1`.
-        let pause = now.saturating_sub(ended).clamp(1, most) as u32;
-        if self.average == 0 {
-            (self.average, self.deviation) = (pause, pause / 2);
-            return;
-        }
-        let error = pause.abs_diff(self.average);
-        self.deviation = mean(self.deviation, error, 4);
-        self.average = mean(self.average, pause, 8).max(1);
+        self.average = mean(self.average, now.saturating_sub(ended), longest);
+    }
+
+    /// Notes a request that took `time` from its dispatch on, ns.
+    fn served(&mut self, time: u64, longest: u64) {
+        self.service = mean(self.service, time, longest);
     }
 
     /// Forgets the time of the last end.
@@ -143,31 +165,37 @@ impl Pauses {
         self.ended = 0;
     }
 
-    /// Returns the time for which the next request is expected, ns; `None` if it usually comes
-    /// later than `longest`, ns, or if that is not known.
-    fn expectation(&self, longest: u64) -> Option<u64> {
-        let average = u64::from(self.average);
-        if average == 0 || average > longest {
-            return None;
-        }
-        let spread = u64::from(self.deviation).saturating_mul(DEVIATIONS);
-        let most = longest.max(EXPECTED_MIN);
-        Some(average.saturating_add(spread).clamp(EXPECTED_MIN, most))
+    /// Returns true if the next request usually comes within `longest`, ns, after an end.
+    const fn are_short(&self, longest: u64) -> bool {
+        self.average > 0 && self.average as u64 <= longest
+    }
+
+    /// Returns true if the next request usually comes within `longest`, ns, after a dispatch.
+    fn include_service(&self, longest: u64) -> bool {
+        let both = u64::from(self.average).saturating_add(self.service.into());
+        self.service > 0 && both <= longest
     }
 }
 
-/// Returns the moving average after `value`, which has the weight `1 / share`.
-fn mean(average: u32, value: u32, share: u32) -> u32 {
-    let step = value.abs_diff(average).checked_div(share).unwrap_or(0);
+/// Returns the moving average after `value`, which has the weight 1/8 and counts as at most twice
+/// `longest`; 0: there was no value before.
+fn mean(average: u32, value: u64, longest: u64) -> u32 {
+    let most = longest.saturating_mul(2).min(u64::from(u32::MAX >> 1));
+    // At most `u32::MAX >> 1`.
+    let value = value.clamp(1, most) as u32;
+    let step = value.abs_diff(average) / 8;
     match value > average {
+        _ if average == 0 => value,
         true => average.saturating_add(step),
-        false => average.saturating_sub(step),
+        false => average.saturating_sub(step).max(1),
     }
 }
 
 /// Phase of an expected leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeafPhase {
+    /// The only request is in flight, and usually takes too long to expect the next one.
+    InFlight,
     /// In the timeline without a request.
     Competing,
     /// Out of the timeline, with its lag: the leaf is next.
@@ -214,7 +242,7 @@ impl Payment {
 struct Credit {
     level: BucketLevel,
     pace: Pace,
-    /// Largest credit, ticks: at least for one longest hold of one of two slots.
+    /// Largest credit, ticks: at least for one longest hold of all slots, or of one of two.
     window: u64,
 }
 
@@ -226,7 +254,7 @@ impl Credit {
         Self {
             level: BucketLevel::FULL,
             pace,
-            window: span(AHEAD).max(pace.span(terms.longest / 2)),
+            window: span(AHEAD).max(pace.span(terms.largest())),
         }
     }
 
@@ -273,6 +301,8 @@ struct Expected {
     idx: u32,
     /// Time until which the request is expected, ns.
     until: u64,
+    /// Time of the dispatch of the request before, ns; 0 if that is not in flight.
+    dispatched: u64,
     phase: LeafPhase,
 }
 
@@ -280,8 +310,8 @@ struct Expected {
 ///
 /// # Invariants
 ///
-/// - `count` is the number of expected leaves. Each has no request queued or in flight, and is busy
-///   in the table.
+/// - `count` is the number of expected leaves. Each has no request queued, and is busy in the
+///   table. With a time of dispatch one request is in flight, else none.
 /// - A competing leaf is in the timeline, others are not.
 pub struct Holds {
     terms: HoldTerms,
@@ -328,39 +358,89 @@ impl Holds {
         self.credit.adjust(Credit::new(&terms, self.parts), now);
     }
 
+    /// Returns true if the next request of a leaf can be expected from a dispatch on.
+    #[inline]
+    pub(super) fn includes_service(&self) -> bool {
+        self.terms.slots == HoldSlots::All
+    }
+
     /// Returns true if leaves are expected.
     #[inline]
     pub(super) fn is_expecting(&self) -> bool {
         self.count > 0
     }
 
+    /// Returns true if the leaf at index `idx` is expected.
+    #[inline]
+    pub(super) fn expects(&self, idx: u32) -> bool {
+        self.is_expecting() && self.iter().any(|one| one.idx == idx)
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Expected> {
         self.expected.iter().flatten()
     }
 
-    /// Begins to expect the leaf at index `idx` for `time`, ns. Returns false if there is no room.
-    fn add(&mut self, idx: u32, now: u64, time: u64) -> bool {
+    /// Returns the place of the leaf at index `idx`, if the leaf is expected.
+    fn position(&mut self, idx: u32) -> Option<&mut Option<Expected>> {
+        let is_at = |place: &&mut Option<Expected>| place.is_some_and(|one| one.idx == idx);
+        self.expected.iter_mut().find(is_at)
+    }
+
+    /// Begins to expect the leaf at index `idx` from `now` on, ns. Returns false if there is no
+    /// room.
+    fn add(&mut self, idx: u32, now: u64, dispatched: u64, phase: LeafPhase) -> bool {
         let Some(place) = self.expected.iter_mut().find(|place| place.is_none()) else {
             return false;
         };
         *place = Some(Expected {
             idx,
-            until: now.saturating_add(time),
-            phase: LeafPhase::Competing,
+            until: now.saturating_add(self.terms.longest),
+            dispatched,
+            phase,
         });
         self.count.count(1);
         true
     }
 
-    /// Ends the expectation of the leaf at index `idx` at `now`, ns, and returns its phase.
-    fn take(&mut self, idx: u32, now: u64) -> Option<LeafPhase> {
-        let is_at = |place: &&mut Option<Expected>| place.is_some_and(|one| one.idx == idx);
-        let one = self.expected.iter_mut().find(is_at)?.take()?;
+    /// Notes the end of the request of the leaf at index `idx`, which has no other. Returns the
+    /// time of its dispatch, ns, if that is known, and true if the next request is expected.
+    fn request_ended(&mut self, idx: u32) -> Option<(u64, bool)> {
+        let one = self.position(idx)?.as_mut()?;
+        let dispatched = core::mem::take(&mut one.dispatched);
+        let is_expected = one.phase != LeafPhase::InFlight;
+        if !is_expected {
+            self.take(idx, u64::MAX);
+        }
+        Some((dispatched, is_expected))
+    }
+
+    /// Continues to expect the leaf at index `idx` from `now` on, ns, if its request is in flight,
+    /// for at most [`AHEAD`]: a device that serves no request in that time serves others as late.
+    fn renew(&mut self, idx: u32, now: u64) -> bool {
+        let until = now.saturating_add(self.terms.longest);
+        let Some(Some(one)) = self.position(idx) else {
+            return false;
+        };
+        let in_flight = now.saturating_sub(one.dispatched);
+        if one.dispatched == 0 || in_flight >= AHEAD {
+            return false;
+        }
+        one.until = until;
+        if let LeafPhase::Holding(payment) = one.phase {
+            one.phase = LeafPhase::Chosen;
+            self.end_payment(payment, now);
+        }
+        true
+    }
+
+    /// Ends the expectation of the leaf at index `idx` at `now`, ns.
+    fn take(&mut self, idx: u32, now: u64) -> Option<Expected> {
+        let one = self.position(idx)?.take()?;
         self.count = self.count.saturating_sub(1);
         if let LeafPhase::Holding(payment) = one.phase {
             self.end_payment(payment, now);
         }
-        Some(one.phase)
+        Some(one)
     }
 
     /// Ends the time of `payment` at `now`, ns, and counts what was used.
@@ -443,13 +523,31 @@ impl Holds {
         self.pause_until = 0;
     }
 
-    /// Pays for a slot of `slots` for each chosen leaf, as far as the credit suffices.
-    fn pay(&mut self, slots: u32, now: u64) {
-        for one in self.expected.iter_mut().flatten() {
-            if one.phase == LeafPhase::Chosen {
-                let payment = Payment::of(1, slots, now, one.until);
-                let payment = self.credit.buy(payment, 0);
-                one.phase = payment.map_or(LeafPhase::Chosen, LeafPhase::Holding);
+    /// Pays for the `slots` that are kept free for each chosen leaf, as far as the credit suffices.
+    fn pay(&mut self, slots: &FreeSlots, now: u64) {
+        let mut free = slots.free;
+        for place in 0..EXPECTED_MAX {
+            let Some(one) = self.expected.get(place).copied().flatten() else {
+                continue;
+            };
+            let paid = match one.phase {
+                LeafPhase::InFlight | LeafPhase::Competing => continue,
+                LeafPhase::Chosen => Payment::default(),
+                LeafPhase::Holding(payment) => payment,
+            };
+            // The other partitions may have all slots.
+            let wanted = free.min(self.terms.slots.each()).max(1);
+            free = free.saturating_sub(wanted);
+            if paid.slots >= wanted {
+                continue;
+            }
+            self.end_payment(paid, now);
+            let payment =
+                |slots: &FreeSlots, wanted| Payment::of(wanted, slots.slots, now, one.until);
+            let bought = self.credit.buy(payment(slots, wanted), 0);
+            let bought = bought.or_else(|| self.credit.buy(payment(slots, paid.slots.max(1)), 0));
+            if let Some(Some(one)) = self.expected.get_mut(place) {
+                one.phase = bought.map_or(LeafPhase::Chosen, LeafPhase::Holding);
             }
         }
     }
@@ -460,22 +558,27 @@ impl Holds {
         self.iter().find(is_over).map(|one| one.idx)
     }
 
-    /// Returns the number of leaves that were chosen.
-    fn chosen(&self) -> u32 {
-        let chosen = self.iter().filter(|one| one.phase != LeafPhase::Competing);
-        chosen.fold(0, |sum, _| sum.saturating_add(1))
+    /// Returns the number of slots to keep free for the leaves that were chosen.
+    fn wanted(&self) -> u32 {
+        let is_chosen =
+            |one: &&Expected| !matches!(one.phase, LeafPhase::InFlight | LeafPhase::Competing);
+        let chosen = self.iter().filter(is_chosen);
+        chosen.fold(0, |sum, _| sum.saturating_add(self.terms.slots.each()))
     }
 
     /// Returns the slots that are paid for.
     fn slots(&self) -> Hold {
-        let holding = |one: &&Expected| matches!(one.phase, LeafPhase::Holding(_));
-        let holding = self.iter().filter(holding);
-        holding.fold(Hold::default(), |hold, one| Hold {
-            slots: hold.slots.saturating_add(1),
-            until: match hold.slots {
-                0 => one.until,
-                _ => hold.until.min(one.until),
-            },
+        self.iter().fold(Hold::default(), |hold, one| {
+            let LeafPhase::Holding(payment) = one.phase else {
+                return hold;
+            };
+            Hold {
+                slots: hold.slots.saturating_add(payment.slots),
+                until: match hold.slots {
+                    0 => one.until,
+                    _ => hold.until.min(one.until),
+                },
+            }
         })
     }
 }
@@ -489,24 +592,62 @@ impl<I: Item> State<I> {
             return false;
         };
         pauses.ended = now;
+        let longest = self.holds.terms.longest;
+        let before = self.holds.request_ended(idx);
+        if let Some((dispatched, _)) = before {
+            pauses.served(now.saturating_sub(dispatched), longest);
+        }
         if self.queued > 0 {
             self.holds.watch(now);
         }
-        let time = pauses.expectation(self.holds.terms.longest);
-        // Without other requests here, no slot has to be kept free, unless another part takes it.
-        let alone = self.queued == 0 && self.holds.parts == 1;
-        let Some(time) = time.filter(|_| !alone && !self.is_throttled(idx, now)) else {
-            return false;
-        };
-        let Some((_, charge_model)) = self.members.open(idx) else {
+        if before.is_some_and(|(_, is_expected)| is_expected) {
+            return true;
+        }
+        let are_short = pauses.are_short(longest);
+        let Some((_, charge_model)) = self.members.open(idx).filter(|_| are_short) else {
             return false;
         };
         let charge = charge_model.of(cost);
-        if !self.holds.add(idx, now, time) {
-            return false;
+        self.may_expect(idx, now) && self.compete(idx, charge, 0, now)
+    }
+
+    /// Notes the dispatch of the only request of the leaf at index `idx`, which costs `charge`, if
+    /// all slots are kept free. If such requests are short, the next one is expected from now on:
+    /// no other begins meanwhile.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn expect_after_dispatch(&mut self, idx: u32, charge: u32, now: u64) {
+        let longest = self.holds.terms.longest;
+        let Some(pauses) = self.members.details.pauses_mut(idx) else {
+            return;
+        };
+        let include_service = pauses.include_service(longest);
+        if !pauses.are_short(longest) || !self.may_expect(idx, now) {
+            return;
         }
-        self.selector.join(&mut self.members, idx, charge);
-        true
+        if include_service {
+            self.compete(idx, charge, now, now);
+        } else {
+            self.holds.add(idx, now, now, LeafPhase::InFlight);
+        }
+    }
+
+    /// Returns true if a slot may be kept free for the leaf at index `idx` at `now`.
+    fn may_expect(&self, idx: u32, now: u64) -> bool {
+        // Without other requests here, no slot has to be kept free, unless another part takes it.
+        let alone = self.queued == 0 && self.holds.parts == 1;
+        !alone && !self.is_throttled(idx, now)
+    }
+
+    /// Adds the leaf at index `idx`, whose next request will cost `charge`, to the timeline.
+    /// Returns false if there is no room.
+    fn compete(&mut self, idx: u32, charge: u32, dispatched: u64, now: u64) -> bool {
+        let phase = LeafPhase::Competing;
+        let added = self.holds.add(idx, now, dispatched, phase);
+        if added {
+            self.selector.join(&mut self.members, idx, charge);
+        }
+        added
     }
 
     /// Returns true if the leaf at index `idx`, or a node above it, is at its maximum at `now`.
@@ -531,7 +672,7 @@ impl<I: Item> State<I> {
             pauses.arrived(now, self.holds.terms.longest);
         }
         self.holds.end_pause(now);
-        let phase = self.holds.take(idx, now);
+        let phase = self.holds.take(idx, now).map(|one| one.phase);
         if let Some(LeafPhase::Holding(_)) = phase {
             let counts = &mut self.members.counts;
             counts.holds_used.count(1);
@@ -584,10 +725,11 @@ impl<I: Item> State<I> {
     /// free until the next decision, so that nothing is returned.
     #[cold]
     pub(super) fn end_hold(&mut self, idx: u32, now: u64) {
-        let Some(phase) = self.holds.take(idx, u64::MAX) else {
+        let Some(one) = self.holds.take(idx, u64::MAX) else {
             return;
         };
-        match phase {
+        match one.phase {
+            LeafPhase::InFlight => {}
             LeafPhase::Competing => self.leave_timeline(idx, now),
             LeafPhase::Chosen => {}
             LeafPhase::Holding(_) => {
@@ -596,7 +738,12 @@ impl<I: Item> State<I> {
             }
         }
         self.count_holds();
-        self.members.table.idle(idx, now);
+        if one.dispatched == 0 {
+            self.members.table.idle(idx, now);
+        } else if let Some(pauses) = self.members.details.pauses_mut(idx) {
+            // The request is still in flight.
+            pauses.served(u64::MAX, self.holds.terms.longest);
+        }
     }
 
     /// Counts the time for which slots were kept free.
@@ -609,7 +756,9 @@ impl<I: Item> State<I> {
     /// Ends the expectations whose time is over at `now`.
     pub(super) fn expire_holds(&mut self, now: u64) {
         while let Some(idx) = self.holds.over(now) {
-            self.end_hold(idx, now);
+            if !self.holds.renew(idx, now) {
+                self.end_hold(idx, now);
+            }
         }
     }
 
@@ -640,8 +789,8 @@ impl<I: Item> State<I> {
                 break;
             }
         }
-        if slots.is_shared || slots.free <= self.holds.chosen() {
-            self.holds.pay(slots.slots, now);
+        if slots.is_shared || slots.free <= self.holds.wanted() {
+            self.holds.pay(slots, now);
         }
         let held = self.holds.slots();
         if held.slots >= slots.free {

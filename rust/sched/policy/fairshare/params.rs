@@ -60,6 +60,14 @@ parameters! {
             "thousandths of the time of all slots, ", 0..=1000 = 20],
         /// Longest time for which a slot is kept free for a request.
         "nrs_fairshare_hold_us" hold_us: [number HoldUs, "us, ", 50..=100000 = 2000],
+        /// Slots that are kept free for a request.
+        "nrs_fairshare_hold" hold: [choice HoldSlots,
+            /// One slot for each request: others use the rest.
+            #[default]
+            One = "one",
+            /// All slots: the device is idle.
+            All = "all",
+        ],
         /// Source of job sizes not set in the table.
         "nrs_fairshare_size_source" size_source: [choice SizeSource,
             /// Number of clients of the job ([`super::job_size::JobSizes`]).

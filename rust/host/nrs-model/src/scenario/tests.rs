@@ -10,7 +10,7 @@ use crate::{
     search, touch,
     world::{Primary, World},
 };
-use nrs_sched::attr::Priority;
+use nrs_sched::{attr::Priority, policy::fairshare::params::HoldSlots};
 use std::collections::BTreeSet;
 
 /// Number of partitions and slots, initial steps, and steps of each of `N` tasks.
@@ -311,26 +311,32 @@ fn order_and_changes() {
     run(None, rows);
 }
 
-/// Checks a slot that is kept free for a user with one request at a time. The next one arrives, or
-/// does not, while the timer expires and requests of the same or another partition arrive and end.
+/// Checks one slot, or all, kept free for a user with one request at a time. The next one arrives,
+/// or does not, while the timer expires and requests of the same or another partition arrive and
+/// end.
 #[test]
 fn held_slots() {
     const ONE: Step = Arrive(Kindred { uid: 2, ..plain(0) });
-    for (partitions, other) in [(1, A), (2, A), (2, B)] {
+    let partitions = [(1, A), (2, A), (2, B)].into_iter();
+    let both = |one| [HoldSlots::One, HoldSlots::All].map(|slots| (one, slots));
+    for ((partitions, other), slots) in partitions.flat_map(both) {
         // The second request of the user ends while some of another user are queued.
         let mut before = vec![other; 11];
         for ends in [6, 5] {
             before.push(ONE);
             before.resize(before.len() + ends, Complete);
         }
-        let world = World::new(partitions, 2, 1, Primary::Hold, None);
+        let world = World::new(partitions, 2, 1, Primary::Hold(slots), None);
         let arrives = before.iter().filter_map(|step| match step {
             Arrive(kindred) => Some(kindred.home),
             _ => None,
         });
         let homes: Vec<u16> = arrives.collect();
         super::make(&world, &homes, &before, 0);
-        assert!(world.is_holding(), "{partitions} partitions, {other:?}");
+        assert!(
+            world.is_holding(),
+            "{partitions} partitions, {other:?}, {slots:?}"
+        );
         let any = if partitions == 2 { B } else { A };
         let forced = [Arrive(Kindred {
             uid: 2,
@@ -349,7 +355,7 @@ fn held_slots() {
             (partitions, 2, &before, [&[ONE], &[Drain(0)]]),
             (partitions, 2, &before, [&[A, Complete], &[Expire(0)]]),
         ];
-        run_with(Primary::Hold, rows);
+        run_with(Primary::Hold(slots), rows);
     }
 }
 

@@ -7,7 +7,7 @@ use nrs_sched::{
     arena::{attrs, fair_update, reserve, Request},
     attr::{Attrs, Id},
     policy::{
-        fairshare::params::{HoldPermille, HoldUs},
+        fairshare::params::{HoldPermille, HoldSlots, HoldUs},
         Config, Kind, Tunables,
     },
     rng::Rng,
@@ -69,11 +69,14 @@ struct Run {
     limits: &'static str,
     permille: u32,
     hold_us: u32,
+    hold: HoldSlots,
     slots: u32,
     service: u64,
     /// Largest deviation of the times of requests and of the starts of clients, percent.
     spread: u64,
     seconds: u64,
+    /// True if the parameters change each 5 ms.
+    changes: bool,
 }
 
 impl Run {
@@ -86,10 +89,12 @@ impl Run {
             limits: "",
             permille,
             hold_us: 2000,
+            hold: HoldSlots::One,
             slots: 8,
             service: 8 * MS,
             spread: 5,
             seconds: 20,
+            changes: false,
         }
     }
 
@@ -122,6 +127,7 @@ impl Run {
         let mut tunables = Tunables::default();
         tunables.fairshare.hold_permille = HoldPermille::new(self.permille).unwrap();
         tunables.fairshare.hold_us = HoldUs::new(self.hold_us).unwrap();
+        tunables.fairshare.hold = self.hold;
         let config = Config::parse(Kind::Fairshare, Some(self.mode), &tunables).unwrap();
         let mut server = Server::new(&config, self.slots, 1024, 5).unwrap();
         let (weights, limits) = (self.weights, self.limits);
@@ -146,6 +152,15 @@ impl Run {
             }
             if at > end {
                 break;
+            }
+            if self.changes && at / (5 * MS) != server.now / (5 * MS) {
+                let fairshare = &mut tunables.fairshare;
+                (fairshare.hold, fairshare.hold_us) = match rng.below(3) {
+                    0 => (HoldSlots::One, HoldUs::new(self.hold_us).unwrap()),
+                    1 => (HoldSlots::All, HoldUs::new(50).unwrap()),
+                    _ => (HoldSlots::All, HoldUs::new(self.hold_us).unwrap()),
+                };
+                server.update(&fair_update(&tunables.fairshare, weights, limits, 1024));
             }
             server.wait(at - server.now);
             let client = &clients[index];
@@ -309,6 +324,54 @@ fn many_small_clients_share_the_credit() {
         let all = Run::with(10).go(&clients);
         let counts: Vec<u64> = all[4..].iter().map(|one| one.len() as u64).collect();
         assert_shares(&counts, &vec![1.0; counts.len()], 3.0, "small clients");
+    }
+}
+
+/// Verifies that a client for which all slots are kept free has the latency of an idle device. On a
+/// device that serves requests in less than the longest hold, the client has its share, too, as if
+/// its next request was queued; on others this costs only the time of its pauses.
+#[test]
+fn latency_is_that_of_an_idle_device_if_all_slots_are_held() {
+    let (fast, slow) = (300 * US, 8 * MS);
+    for (service, weights, share) in [(slow, "", 0.0), (fast, "", 1.0), (fast, "uid:2:4", 4.0)] {
+        let run = Run {
+            hold: HoldSlots::All,
+            service,
+            weights,
+            ..Run::with(1000)
+        };
+        let [without, all] = run.both(&beside(6, &[Client::small(2)]));
+        let small = all.last().unwrap();
+        let latency = tail(small, 100) * MS as f64 / service as f64;
+        assert!(latency < 1.06, "{latency} times {service} ns");
+        if share > 0.0 {
+            // Requests of greedy clients have 16 pages.
+            let pages = [small.len() as u64, 16 * total(&all[..6]) as u64];
+            assert_shares(&pages, &[share, 1.0], 2.0, weights);
+        } else {
+            assert!(total(&all) > 0.97 * total(&without));
+        }
+    }
+}
+
+/// Verifies that parameters may change at any time: each client is served as its share says.
+#[test]
+fn holds_follow_their_parameters() {
+    let pair = |uid| Client {
+        depth: 2,
+        ..Client::small(uid)
+    };
+    for service in [100 * US, 300 * US, 2 * MS] {
+        let run = Run {
+            changes: true,
+            hold: HoldSlots::All,
+            service,
+            ..Run::with(500)
+        };
+        let others = [Client::small(2), pair(3), Client::small(4), pair(5)];
+        let all = run.go(&beside(4, &others));
+        let counts: Vec<u64> = all[4..].iter().map(|one| one.len() as u64).collect();
+        assert!(counts.iter().all(|count| *count > 1000), "{counts:?}");
     }
 }
 

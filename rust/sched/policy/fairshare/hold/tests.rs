@@ -2,19 +2,29 @@
 
 use super::*;
 use crate::sched::{
-    policy::fairshare::params::{HoldPermille, HoldUs},
+    policy::fairshare::params::{HoldPermille, HoldSlots, HoldUs},
     rng::Rng,
 };
 
 const LONGEST: u64 = 2 * NSEC_PER_MSEC;
 
-fn holds(permille: u32, hold_us: u32, parts: u32) -> Holds {
+fn holds(permille: u32, hold_us: u32, hold: HoldSlots, parts: u32) -> Holds {
     let tunables = Tunables {
         hold_permille: HoldPermille::new(permille).unwrap(),
         hold_us: HoldUs::new(hold_us).unwrap(),
+        hold,
         ..Tunables::default()
     };
     Holds::new(&tunables, parts)
+}
+
+/// Returns `free` of `slots` slots, which no other partition uses.
+const fn free_slots(slots: u32, free: u32) -> FreeSlots {
+    FreeSlots {
+        slots,
+        free,
+        is_shared: false,
+    }
 }
 
 /// Returns the credit for `ticks` of time, ns of all slots.
@@ -34,14 +44,16 @@ fn credit(holds: &Holds, now: u64) -> u64 {
 #[test]
 fn the_loss_is_bounded_in_every_window() {
     let mut rng = Rng::new(7);
-    for (permille, hold_us, parts, slots) in [
-        (1, 2000, 1, 8),
-        (10, 2000, 1, 2),
-        (10, 100_000, 1, 8),
-        (100, 500, 3, 4),
-        (1000, 2000, 1, 64),
+    for (permille, hold_us, hold, parts, slots) in [
+        (1, 2000, HoldSlots::One, 1, 8),
+        (10, 2000, HoldSlots::One, 1, 2),
+        (10, 100_000, HoldSlots::One, 1, 8),
+        (10, 2000, HoldSlots::All, 1, 8),
+        (100, 500, HoldSlots::One, 3, 4),
+        (300, 2000, HoldSlots::All, 3, 16),
+        (1000, 2000, HoldSlots::One, 1, 64),
     ] {
-        let mut holds = holds(permille, hold_us, parts);
+        let mut holds = holds(permille, hold_us, hold, parts);
         let mut now = 86_400 * NSEC_PER_SEC;
         // Time and sum of the time of all slots that was used, ns.
         let mut used = vec![(now, 0)];
@@ -58,9 +70,8 @@ fn the_loss_is_bounded_in_every_window() {
             let idx = rng.below(6) as u32;
             match rng.below(4) {
                 0 if holds.iter().all(|one| one.idx != idx) => {
-                    let time = rng.below(u64::from(hold_us) * 1000).max(EXPECTED_MIN);
                     let room = holds.iter().count() < EXPECTED_MAX;
-                    assert_eq!(holds.add(idx, now, time), room);
+                    assert_eq!(holds.add(idx, now, 0, LeafPhase::Competing), room);
                 }
                 1 => end(&mut holds, idx, now, &mut used),
                 _ => {
@@ -69,7 +80,9 @@ fn the_loss_is_bounded_in_every_window() {
                             one.phase = LeafPhase::Chosen;
                         }
                     }
-                    holds.pay(slots, now);
+                    let free = 1 + rng.below(slots.into()) as u32;
+                    holds.pay(&free_slots(slots, free), now);
+                    assert!(holds.slots().slots <= holds.wanted());
                 }
             }
             assert_eq!(usize::from(holds.count), holds.iter().count());
@@ -77,7 +90,7 @@ fn the_loss_is_bounded_in_every_window() {
         // A hold that ends in a window began at most `hold_us` earlier.
         let longest = u64::from(hold_us) * NSEC_PER_USEC;
         let most = |time: u64| time * u64::from(permille) / 1000 / u64::from(parts);
-        let bound = most(AHEAD).max(longest / 2) + most(longest) + 2;
+        let bound = most(AHEAD).max(holds.terms.largest()) + most(longest) + 2;
         let whole = used.last().unwrap().1;
         assert!(whole > 0, "{permille} {hold_us}: holds were possible");
         for (index, (from, before)) in used.iter().enumerate() {
@@ -92,71 +105,78 @@ fn the_loss_is_bounded_in_every_window() {
     }
 }
 
-/// Verifies that the part of a hold that was not needed is returned.
+/// Verifies that the part of a hold that was not needed is returned, and that of `all` slots the
+/// hold takes those that are free, each from the time on at which it is.
 #[test]
 fn only_an_arrival_returns_the_rest() {
-    let mut holds = holds(10, 2000, 1);
     let start = NSEC_PER_SEC;
-    let before = credit(&holds, start);
-    assert_eq!(before, tokens(&holds, holds.credit.window));
-    assert!(holds.add(3, start, NSEC_PER_MSEC));
-    holds.expected[0].as_mut().unwrap().phase = LeafPhase::Chosen;
-    holds.pay(4, start);
-    assert_eq!(before - credit(&holds, start), NSEC_PER_MSEC / 4);
-    let slots = Hold {
-        slots: 1,
-        until: start + NSEC_PER_MSEC,
+    let chosen = |hold: HoldSlots| {
+        let mut holds = holds(20, 2000, hold, 1);
+        assert!(holds.add(3, start, 0, LeafPhase::Competing));
+        holds.expected[0].as_mut().unwrap().phase = LeafPhase::Chosen;
+        (credit(&holds, start), holds)
     };
-    assert_eq!(holds.slots(), slots);
-    let phase = holds.take(3, start + NSEC_PER_MSEC / 4).unwrap();
-    let used = holds.uncounted;
-    assert!(matches!(phase, LeafPhase::Holding(payment) if payment.since == start));
-    assert_eq!(used, NSEC_PER_MSEC / 16);
-    assert_eq!(before - credit(&holds, start), used);
-    assert!(!holds.is_expecting() && holds.take(3, start).is_none());
-    // One that ends otherwise, as by a forced request, returns nothing.
-    assert!(holds.add(3, start, NSEC_PER_MSEC));
-    holds.expected[0].as_mut().unwrap().phase = LeafPhase::Chosen;
-    let before = credit(&holds, start);
-    holds.pay(4, start);
-    assert!(holds.take(3, u64::MAX).is_some());
-    assert_eq!(before - credit(&holds, start), NSEC_PER_MSEC / 4);
+    let hold_of = |slots| Hold {
+        slots,
+        until: start + LONGEST,
+    };
+    for (hold, first, all) in [(HoldSlots::One, 1, 1), (HoldSlots::All, 2, 3)] {
+        let (before, mut holds) = chosen(hold);
+        assert_eq!(before, tokens(&holds, holds.credit.window));
+        holds.pay(&free_slots(4, 2), start);
+        assert_eq!(holds.slots(), hold_of(first));
+        assert_eq!(
+            before - credit(&holds, start),
+            u64::from(first) * LONGEST / 4
+        );
+        // A quarter later one more slot is free, and at half of the time the request arrives.
+        holds.pay(&free_slots(4, 3), start + LONGEST / 4);
+        assert_eq!(holds.slots(), hold_of(all));
+        let phase = holds.take(3, start + LONGEST / 2).unwrap().phase;
+        assert!(matches!(phase, LeafPhase::Holding(_)));
+        assert_eq!(holds.uncounted, u64::from(first + all) * LONGEST / 16);
+        assert_eq!(before - credit(&holds, start), holds.uncounted);
+        assert!(!holds.is_expecting() && holds.take(3, start).is_none());
+        // A hold that ends otherwise, as by a forced request, returns nothing.
+        let (before, mut holds) = chosen(hold);
+        holds.pay(&free_slots(4, 2), start);
+        assert!(holds.take(3, u64::MAX).is_some());
+        assert_eq!(
+            before - credit(&holds, start),
+            u64::from(first) * LONGEST / 4
+        );
+    }
+    // Without credit for all free slots one is kept.
+    let (_, mut holds) = chosen(HoldSlots::All);
+    let left = Payment::of(1, 2, start, start + LONGEST);
+    assert!(holds.credit.buy(left, 0).is_some());
+    holds.pay(&free_slots(4, 4), start);
+    assert_eq!(holds.slots(), hold_of(1));
 }
 
-/// Returns the expectation after `pauses`, ns.
-fn expectation(pauses: impl IntoIterator<Item = u64>) -> Option<u64> {
+/// Returns true if the next request is expected after `pauses`, ns.
+fn is_expected(pauses: impl IntoIterator<Item = u64>) -> bool {
     let (mut leaf, mut now) = (Pauses::default(), NSEC_PER_SEC);
     for pause in pauses {
         leaf.ended = now;
         now += pause;
         leaf.arrived(now, LONGEST);
     }
-    leaf.expectation(LONGEST)
+    leaf.are_short(LONGEST)
 }
 
-/// Verifies the estimate for equal pauses, one outlier, a step up and down, and extreme values.
+/// Verifies the estimate for equal pauses, outliers, a step up and down, and extreme values.
 #[test]
 fn pauses_are_followed() {
-    let short = 200_000;
-    assert_eq!(expectation([]), None);
-    // The first deviation is half of the first pause.
-    assert_eq!(expectation([short]), Some(5 * short));
-    let equal = expectation([short; 40]).unwrap();
-    assert!((short..short * 11 / 10).contains(&equal), "{equal}");
-    let outlier = expectation([short; 40].into_iter().chain([u64::MAX >> 8])).unwrap();
-    assert_eq!(outlier, LONGEST);
-    let after = [short; 40]
-        .into_iter()
-        .chain([20 * LONGEST])
-        .chain([short; 30]);
-    let after = expectation(after).unwrap();
-    assert!(after < 2 * short, "{after}");
-    // One whose pauses have become long is not expected; one whose pauses have become short is.
-    let long = 5 * LONGEST;
-    assert_eq!(expectation([short; 40].into_iter().chain([long; 8])), None);
-    let again = [long; 40].into_iter().chain([short; 40]);
-    assert!(expectation(again).unwrap() <= LONGEST);
-    assert_eq!(expectation([0; 40]), Some(EXPECTED_MIN));
+    let (short, long) = (LONGEST / 10, 5 * LONGEST);
+    assert!(!is_expected([]) && is_expected([short]) && is_expected([0; 40]));
+    // A long pause counts as twice the longest that is waited for.
+    let usual = || [short; 40].into_iter();
+    assert!(is_expected(usual().chain([u64::MAX >> 8])));
+    assert!(is_expected(usual().chain([long; 4])));
+    assert!(!is_expected(usual().chain([long; 8])));
+    let again = [long; 40].into_iter().chain([short; 8]);
+    assert!(is_expected(again));
     // A request that did not end here, or ended unseen, has no pause.
     let mut leaf = Pauses::default();
     leaf.arrived(NSEC_PER_SEC, LONGEST);
@@ -177,7 +197,7 @@ fn idle_time_is_no_gap() {
         (2 * GAP_MIN, false),
         (2 * GAP_MIN, true),
     ] {
-        let mut holds = holds(20, 2000, 1);
+        let mut holds = holds(20, 2000, HoldSlots::One, 1);
         let mut now = 86_400 * NSEC_PER_SEC;
         holds.watch(now);
         for _ in 0..40 {

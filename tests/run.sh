@@ -431,6 +431,8 @@ main() {
 			--all -- --check
 		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 \
 			--check rust/nrs.rs rust/sched/policy/*.rs
+		check "host: atomics only in rust/sched/atomic.rs" bash -c \
+			'! git grep -nE "sync::atomic|Atomic[BIPU]" -- rust/sched ":!*/atomic.rs" ":!*/tests*"'
 		check "host: clippy" scripts/in-root.sh --shared "${cargo_test[@]}" --all-targets --no-run
 		cargo_tests
 		[ -z "${NRS_LONG:-}" ] || check "host: nrs-agent with zenoh" scripts/in-root.sh --shared \

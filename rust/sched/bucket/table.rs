@@ -45,12 +45,9 @@
 
 use super::{scale, BucketLevel, Charge, DEBT_MAX};
 use crate::sched::{
+    atomic::{AtomicWord, Counter, RelaxedWord},
     key::{Hashed, Hasher},
     mem::{Bulk, NoMemory},
-};
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
 };
 
 /// Number of places in a block.
@@ -162,8 +159,8 @@ impl BucketRef {
 
 /// Tag and level of one bucket, which many parts change concurrently.
 struct SharedLevel {
-    tag: AtomicU64,
-    level: AtomicU64,
+    tag: AtomicWord,
+    level: AtomicWord,
 }
 
 impl SharedLevel {
@@ -171,7 +168,7 @@ impl SharedLevel {
     fn is_free(&self, tag: u64, now: u64) -> bool {
         let log = (tag & ((1 << WINDOW_BITS) - 1)) as u32;
         let window = 1u64.checked_shl(log).unwrap_or(u64::MAX);
-        tag == 0 || self.level.load(SeqCst).saturating_add(window) <= now
+        tag == 0 || self.level.get().saturating_add(window) <= now
     }
 }
 
@@ -183,11 +180,11 @@ impl SharedLevel {
 pub struct BucketTable {
     places: Bulk<SharedLevel>,
     /// Value of [`BucketLevel::forced`] for each place.
-    forced: Bulk<AtomicU64>,
+    forced: Bulk<AtomicWord>,
     mask: usize,
     hasher: Hasher,
-    full: AtomicU64,
-    salts: AtomicU64,
+    full: Counter,
+    salts: RelaxedWord,
 }
 
 impl BucketTable {
@@ -196,22 +193,22 @@ impl BucketTable {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
         let places = Bulk::filled(size, || SharedLevel {
-            tag: AtomicU64::new(0),
-            level: AtomicU64::new(BucketLevel::FULL.0),
+            tag: AtomicWord::new(0),
+            level: AtomicWord::new(BucketLevel::FULL.0),
         })?;
         Ok(Self {
             places,
-            forced: Bulk::filled(size, || AtomicU64::new(BucketLevel::FULL.0))?,
+            forced: Bulk::filled(size, || AtomicWord::new(BucketLevel::FULL.0))?,
             mask: size.wrapping_sub(1),
             hasher: Hasher::new(seed),
-            full: AtomicU64::new(0),
-            salts: AtomicU64::new(1),
+            full: Counter::new(),
+            salts: RelaxedWord::new(1),
         })
     }
 
     /// Returns a unique number other than 0.
     pub fn salt(&self) -> u64 {
-        self.salts.fetch_add(1, Relaxed)
+        self.salts.add(1)
     }
 
     /// Returns the hash of `key` under the secret of the table.
@@ -221,7 +218,7 @@ impl BucketTable {
 
     /// Returns the number of times that no place was left for a bucket.
     pub fn full(&self) -> u64 {
-        self.full.load(Relaxed)
+        self.full.get()
     }
 
     /// Returns the place of a reference, after a new search if the bucket moved; `None` under the
@@ -229,7 +226,7 @@ impl BucketTable {
     #[inline]
     fn locate(&self, bucket: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
         let place = self.places.get(bucket.idx as usize);
-        match place.filter(|place| place.tag.load(SeqCst) == bucket.tag.0) {
+        match place.filter(|place| place.tag.get() == bucket.tag.0) {
             Some(place) => Some(place),
             None => self.seek(bucket, window, now),
         }
@@ -262,8 +259,8 @@ impl BucketTable {
         let mut seeks = 0;
         loop {
             if let Some(place) = self.places.get(bucket.idx as usize) {
-                let level = BucketLevel(place.level.load(SeqCst));
-                if place.tag.load(SeqCst) == bucket.tag.0 {
+                let level = BucketLevel(place.level.get());
+                if place.tag.get() == bucket.tag.0 {
                     if place.replace(level, change(level)) {
                         return Some(level);
                     }
@@ -285,7 +282,7 @@ impl BucketTable {
         for _ in 0..BLOCK {
             let mut free = None;
             for (index, place) in block.iter().enumerate() {
-                let there = place.tag.load(SeqCst);
+                let there = place.tag.get();
                 if tag.is_of(BucketTag(there)) {
                     let index = base.wrapping_add(index);
                     let followed = self.convert(index, BucketTag(there), tag, now);
@@ -304,17 +301,13 @@ impl BucketTable {
                 break;
             };
             let place = block.get(index)?;
-            if place
-                .tag
-                .compare_exchange(there, tag.0, SeqCst, SeqCst)
-                .is_ok()
-            {
-                place.level.fetch_max(now.saturating_sub(window), SeqCst);
+            if place.retag(BucketTag(there), tag) {
+                place.level.raise(now.saturating_sub(window));
                 let index = keep_lowest(block, index, tag);
                 return Some(base.wrapping_add(index) as u32);
             }
         }
-        self.full.fetch_add(1, Relaxed);
+        self.full.count(1);
         None
     }
 
@@ -337,7 +330,7 @@ impl BucketTable {
         now: u64,
     ) -> Option<u64> {
         let place = self.locate(bucket, window, now)?;
-        let level = BucketLevel(place.level.load(SeqCst));
+        let level = BucketLevel(place.level.get());
         Some(level.ready(now.saturating_sub(window), charge))
     }
 
@@ -377,7 +370,7 @@ impl BucketTable {
         let owed = moved.filter(|(_, after)| after.0 > now);
         if let Some(((before, after), forced)) = owed.zip(self.forced.get(bucket.idx as usize)) {
             let more = |forced| Some(BucketLevel(forced).forced(before, after, now).0);
-            let _ = forced.fetch_update(SeqCst, SeqCst, more);
+            forced.change(more);
         }
     }
 
@@ -385,8 +378,8 @@ impl BucketTable {
     /// level.
     fn there(&self, bucket: &BucketRef) -> Option<(&SharedLevel, BucketLevel, BucketTag)> {
         let place = self.places.get(bucket.idx as usize)?;
-        let level = BucketLevel(place.level.load(SeqCst));
-        let tag = BucketTag(place.tag.load(SeqCst));
+        let level = BucketLevel(place.level.get());
+        let tag = BucketTag(place.tag.get());
         tag.is_of(bucket.tag).then_some((place, level, tag))
     }
 
@@ -410,8 +403,8 @@ impl BucketTable {
     /// all the credit that `window` allows. Unused credit is not lateness.
     pub fn drop_lateness(&self, bucket: &mut BucketRef, window: u64, depth: u64, now: u64) {
         if let Some(place) = self.locate(bucket, window, now) {
-            if place.level.load(SeqCst) <= now.saturating_sub(window) {
-                place.level.fetch_max(now.saturating_sub(depth), SeqCst);
+            if place.level.get() <= now.saturating_sub(window) {
+                place.level.raise(now.saturating_sub(depth));
             }
         }
     }
@@ -420,7 +413,7 @@ impl BucketTable {
 impl SharedLevel {
     /// Converts the bucket from tag `old` to `new`; returns false if another part is changing the
     /// unit.
-    fn convert(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicU64) -> bool {
+    fn convert(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicWord) -> bool {
         if old == old.changing() {
             return false;
         }
@@ -434,32 +427,28 @@ impl SharedLevel {
     }
 
     /// Rescales the level so that the bucket contains as many units of `new` as it did of `old`.
-    fn rescale(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicU64) {
-        let part = BucketLevel(forced.load(SeqCst));
+    fn rescale(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicWord) {
+        let part = BucketLevel(forced.get());
         let rescale =
             |level: BucketLevel| level.rescale(part, now, old.unit(), new.unit(), DEBT_MAX);
         loop {
-            let level = BucketLevel(self.level.load(SeqCst));
+            let level = BucketLevel(self.level.get());
             if self.replace(level, rescale(level)) {
                 break;
             }
         }
-        forced.store(rescale(part).0, SeqCst);
+        forced.set(rescale(part).0);
     }
 
     /// Replaces the tag; returns true if it was `old`.
     fn retag(&self, old: BucketTag, new: BucketTag) -> bool {
-        let done = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
-        done.is_ok()
+        self.tag.replace(old.0, new.0)
     }
 
     /// Replaces the level; returns true if it was `old`. Can fail spuriously.
     #[inline]
     fn replace(&self, old: BucketLevel, new: BucketLevel) -> bool {
-        let done = self
-            .level
-            .compare_exchange_weak(old.0, new.0, SeqCst, SeqCst);
-        done.is_ok()
+        self.level.replace_weak(old.0, new.0).is_ok()
     }
 }
 
@@ -469,7 +458,7 @@ fn keep_lowest(block: &[SharedLevel], index: usize, tag: BucketTag) -> usize {
         return index;
     };
     for (other, place) in block.iter().enumerate() {
-        if other == index || !tag.is_of(BucketTag(place.tag.load(SeqCst))) {
+        if other == index || !tag.is_of(BucketTag(place.tag.get())) {
             continue;
         }
         let (stays, goes) = if other < index {
@@ -477,11 +466,11 @@ fn keep_lowest(block: &[SharedLevel], index: usize, tag: BucketTag) -> usize {
         } else {
             (claimed, place)
         };
-        stays.level.fetch_max(goes.level.load(SeqCst), SeqCst);
+        stays.level.raise(goes.level.get());
         // A failure means that the other part has released the place, or that the tag has another
         // unit now.
         let given_up = |there| tag.is_of(BucketTag(there)).then_some(0);
-        let _ = goes.tag.fetch_update(SeqCst, SeqCst, given_up);
+        goes.tag.change(given_up);
         if other < index {
             return other;
         }

@@ -49,6 +49,7 @@
 //! compare-and-swap.
 
 use crate::sched::{
+    atomic::{AtomicWord, AtomicWord32, Counter, RelaxedWord, RelaxedWord32},
     bucket::{nanoseconds, Pace},
     item::{Cost, Direction},
     key::Hasher,
@@ -57,10 +58,6 @@ use crate::sched::{
         plan::{BandwidthParameters, GROUPS_MAX},
         terms::UNREGULATED,
     },
-};
-use core::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
 };
 
 pub mod client_key;
@@ -116,17 +113,17 @@ pub struct Gates {
     /// Limit of claimed client gates.
     max: u32,
     /// Gates reserved for clients that the plan lists, part of `max`.
-    kept: AtomicU32,
-    used: AtomicU32,
+    kept: RelaxedWord32,
+    used: AtomicWord32,
     entries: Bulk<GroupEntry>,
     /// Generation of the set of groups.
-    epoch: AtomicU32,
+    epoch: AtomicWord32,
     /// Last announced gate.
-    news: AtomicU32,
+    news: AtomicWord32,
     /// Number of claims so far.
-    stamps: AtomicU32,
+    stamps: RelaxedWord32,
     hasher: Hasher,
-    floor: AtomicU64,
+    floor: RelaxedWord,
 }
 
 impl Gates {
@@ -146,14 +143,14 @@ impl Gates {
             gates: Bulk::filled(all, || Gate::new(tuning.period))?,
             mask: size.wrapping_sub(1),
             max: count,
-            kept: AtomicU32::new(0),
-            used: AtomicU32::new(0),
+            kept: RelaxedWord32::new(0),
+            used: AtomicWord32::new(0),
             entries: Bulk::filled(GROUPS_MAX, GroupEntry::shut)?,
-            epoch: AtomicU32::new(0),
-            news: AtomicU32::new(table::END),
-            stamps: AtomicU32::new(0),
+            epoch: AtomicWord32::new(0),
+            news: AtomicWord32::new(table::END),
+            stamps: RelaxedWord32::new(0),
             hasher: Hasher::new(seed),
-            floor: AtomicU64::new(0),
+            floor: RelaxedWord::new(0),
         };
         gates.set_floor(tuning.floor);
         Ok(gates)
@@ -174,19 +171,19 @@ impl Gates {
     pub fn set_period(&self, ns: u64) {
         for index in 0..self.gates.len() {
             if let Some(gate) = self.gates.get(index) {
-                gate.period.store(ns.max(1), Relaxed);
+                gate.period.set(ns.max(1));
             }
         }
     }
 
     /// Sets the floor, the rate that each client gets regardless of ranks, bytes/s.
     pub fn set_floor(&self, rate: u64) {
-        self.floor.store(Pace::new(rate).word(), Relaxed);
+        self.floor.set(Pace::new(rate).word());
     }
 
     /// Returns the time in which the floor rate transfers `bytes`, ns.
     pub fn patience(&self, bytes: u64) -> u64 {
-        nanoseconds(Pace::from_word(self.floor.load(Relaxed)).span(bytes))
+        nanoseconds(Pace::from_word(self.floor.get()).span(bytes))
     }
 }
 
@@ -223,55 +220,55 @@ fn bytes_of(cost: Cost) -> u64 {
 ///   while the gate has a tag.
 #[repr(align(64))]
 pub struct Gate {
-    state: AtomicU64,
+    state: AtomicWord,
     /// 1 if the client is registered.
-    known: AtomicU32,
+    known: AtomicWord32,
     /// Index of the gate announced before this one.
-    news: AtomicU32,
-    group: AtomicU32,
-    target: AtomicU32,
+    news: AtomicWord32,
+    group: RelaxedWord32,
+    target: RelaxedWord32,
     /// Dispatched requests in service, of the request classes that use the gate.
-    in_service: AtomicU32,
-    party: [AtomicU64; client_key::WORDS],
+    in_service: RelaxedWord32,
+    party: [RelaxedWord; client_key::WORDS],
     even: InflowCell,
     odd: InflowCell,
-    version: AtomicU32,
-    rank: AtomicU32,
-    rate: AtomicU64,
+    version: AtomicWord32,
+    rank: AtomicWord32,
+    rate: AtomicWord,
     /// Period, ns.
-    period: AtomicU64,
-    level: AtomicU64,
-    requests: AtomicU64,
-    read: AtomicU64,
-    written: AtomicU64,
-    sleeps: AtomicU64,
+    period: RelaxedWord,
+    level: AtomicWord,
+    requests: Counter,
+    read: Counter,
+    written: Counter,
+    sleeps: Counter,
     /// End of the last period that counts as slept, ns.
-    slept: AtomicU64,
+    slept: AtomicWord,
 }
 
 impl Gate {
     fn new(period: u64) -> Self {
         let course = Inflow::new(UNREGULATED, 0, 0);
         Self {
-            state: AtomicU64::new(0),
-            known: AtomicU32::new(0),
-            news: AtomicU32::new(table::UNLISTED),
-            group: AtomicU32::new(0),
-            target: AtomicU32::new(0),
-            in_service: AtomicU32::new(0),
-            party: [const { AtomicU64::new(0) }; client_key::WORDS],
+            state: AtomicWord::new(0),
+            known: AtomicWord32::new(0),
+            news: AtomicWord32::new(table::UNLISTED),
+            group: RelaxedWord32::new(0),
+            target: RelaxedWord32::new(0),
+            in_service: RelaxedWord32::new(0),
+            party: [const { RelaxedWord::new(0) }; client_key::WORDS],
             even: InflowCell::new(&course),
             odd: InflowCell::new(&course),
-            version: AtomicU32::new(0),
-            rank: AtomicU32::new(0),
-            rate: AtomicU64::new(UNREGULATED),
-            period: AtomicU64::new(period.max(1)),
-            level: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            sleeps: AtomicU64::new(0),
-            slept: AtomicU64::new(0),
+            version: AtomicWord32::new(0),
+            rank: AtomicWord32::new(0),
+            rate: AtomicWord::new(UNREGULATED),
+            period: RelaxedWord::new(period.max(1)),
+            level: AtomicWord::new(0),
+            requests: Counter::new(),
+            read: Counter::new(),
+            written: Counter::new(),
+            sleeps: Counter::new(),
+            slept: AtomicWord::new(0),
         }
     }
 
@@ -287,9 +284,9 @@ impl Gate {
     #[inline]
     fn course(&self) -> Inflow {
         loop {
-            let version = self.version.load(SeqCst);
+            let version = self.version.get();
             let course = self.track(version).load();
-            if self.version.load(SeqCst) == version {
+            if self.version.get() == version {
                 return course;
             }
         }
@@ -310,50 +307,50 @@ impl Gate {
         }
         if !was.is_regulated() {
             self.level
-                .store(course.base.wrapping_sub(self.depth(&course)), SeqCst);
+                .set(course.base.wrapping_sub(self.depth(&course)));
         }
         // INVARIANT: the cell that is written is not the cell in effect.
         let next = self.version().wrapping_add(1);
         self.track(next).store(&course);
-        self.rate.store(rate, SeqCst);
-        self.rank.store(u32::from(rank), SeqCst);
-        self.version.store(next, SeqCst);
+        self.rate.set(rate);
+        self.rank.set(u32::from(rank));
+        self.version.set(next);
     }
 
     /// Resets the gate for the next client: full bucket, all counters 0.
     pub fn clear(&self, now: u64) {
         let course = self.course();
         let full = course.inflow(now).wrapping_sub(self.depth(&course));
-        self.level.store(full, SeqCst);
+        self.level.set(full);
         for counter in [&self.requests, &self.read, &self.written, &self.sleeps] {
-            counter.store(0, Relaxed);
+            counter.reset();
         }
-        self.slept.store(now, Relaxed);
-        self.in_service.store(0, Relaxed);
+        self.slept.set_relaxed(now);
+        self.in_service.set(0);
     }
 
     /// Returns the version, which changes whenever rate or rank do.
     #[inline]
     pub fn version(&self) -> u32 {
-        self.version.load(SeqCst)
+        self.version.get()
     }
 
     /// Returns the rate, bytes/s.
     #[inline]
     pub fn rate(&self) -> u64 {
-        self.rate.load(SeqCst)
+        self.rate.get()
     }
 
     /// Returns the rank of the client's class.
     #[inline]
     pub fn rank(&self) -> u8 {
-        self.rank.load(SeqCst) as u8
+        self.rank.get() as u8
     }
 
     /// Returns the capacity of the bucket, bytes.
     #[inline]
     fn depth(&self, course: &Inflow) -> u64 {
-        course.bytes(self.period.load(Relaxed)).max(1)
+        course.bytes(self.period.get()).max(1)
     }
 
     /// Returns the effective level: credit beyond `room` is discarded.
@@ -376,14 +373,11 @@ impl Gate {
         room: u64,
         change: impl Fn(u64) -> Result<u64, E>,
     ) -> Result<u64, E> {
-        let mut there = self.level.load(SeqCst);
+        let mut there = self.level.get();
         loop {
             let level = Self::counts(there, inflow, room);
             let after = change(level)?;
-            match self
-                .level
-                .compare_exchange_weak(there, after, SeqCst, SeqCst)
-            {
+            match self.level.replace_weak(there, after) {
                 Ok(_) => return Ok(level),
                 Err(other) => there = other,
             }
@@ -423,13 +417,13 @@ impl Gate {
 
     /// Cancels the charge of `ticket`.
     pub fn cancel(&self, ticket: &GateTicket) {
-        self.level.fetch_sub(ticket.bytes, SeqCst);
+        self.level.sub(ticket.bytes);
     }
 
     /// Returns the charge of a dispatched request of `cost`.
     pub fn refund(&self, cost: Cost) {
         if self.course().is_regulated() {
-            self.level.fetch_sub(bytes_of(cost), SeqCst);
+            self.level.sub(bytes_of(cost));
         }
     }
 
@@ -496,61 +490,61 @@ impl Gate {
         }
         let (inflow, depth) = (course.inflow(now), self.depth(&course));
         let brim = depth.saturating_add(course.bytes(LATE));
-        let level = self.level.load(SeqCst);
+        let level = self.level.get();
         if Self::counts(level, inflow, brim) == inflow.wrapping_sub(brim) {
             let full = inflow.wrapping_sub(depth);
             // If the exchange fails, another CPU is using the gate, and the client has not paused.
-            let _ = self.level.compare_exchange(level, full, SeqCst, SeqCst);
+            self.level.replace(level, full);
         }
     }
 
     /// Counts a dispatched request.
     #[inline]
     pub fn count(&self, cost: Cost) {
-        self.requests.fetch_add(1, Relaxed);
+        self.requests.count(1);
         self.count_bytes(cost);
     }
 
     #[inline]
     fn count_bytes(&self, cost: Cost) {
         match cost.direction {
-            Direction::Read => self.read.fetch_add(cost.bytes, Relaxed),
-            Direction::Write => self.written.fetch_add(cost.bytes, Relaxed),
-            Direction::Other => 0,
-        };
+            Direction::Read => self.read.count(cost.bytes),
+            Direction::Write => self.written.count(cost.bytes),
+            Direction::Other => {}
+        }
     }
 
     /// Adds `count` requests in service, of a class that uses the gate.
     #[inline]
     pub fn begin_service(&self, count: u32) {
-        self.in_service.fetch_add(count, Relaxed);
+        self.in_service.add(count);
     }
 
     /// Subtracts `count` requests that have completed or are counted at another gate.
     #[inline]
     pub fn end_service(&self, count: u32) {
         let end = |now: u32| Some(now.saturating_sub(count));
-        let _ = self.in_service.fetch_update(Relaxed, Relaxed, end);
+        self.in_service.change(end);
     }
 
     /// Returns true if the client has requests queued or in service.
     pub fn is_busy(&self) -> bool {
-        self.users() > 0 || self.in_service.load(Relaxed) > 0
+        self.users() > 0 || self.in_service.get() > 0
     }
 
     /// Counts the periods from `since` until `now`, during which a request waited for tokens. Each
     /// period counts once.
     pub fn sleep(&self, since: u64, now: u64) {
-        let period = self.period.load(Relaxed);
-        let mut slept = self.slept.load(SeqCst);
+        let period = self.period.get();
+        let mut slept = self.slept.get();
         while slept <= now {
             let since = since.clamp(slept, now);
             let ends = now.checked_div(period).unwrap_or(0).saturating_add(1);
             let count = ends.saturating_sub(since.checked_div(period).unwrap_or(0));
             let end = ends.saturating_mul(period);
-            match self.slept.compare_exchange(slept, end, SeqCst, SeqCst) {
+            match self.slept.replace_weak(slept, end) {
                 Ok(_) => {
-                    self.sleeps.fetch_add(count, Relaxed);
+                    self.sleeps.count(count);
                     return;
                 }
                 Err(other) => slept = other,
@@ -565,7 +559,7 @@ impl Gate {
             return 0;
         }
         let inflow = course.inflow(now);
-        let level = self.level.load(SeqCst);
+        let level = self.level.get();
         let level = Self::counts(level, inflow, self.depth(&course));
         inflow.wrapping_sub(level) as i64
     }
@@ -573,10 +567,10 @@ impl Gate {
     /// Returns the traffic since the gate was cleared.
     pub fn usage(&self) -> Usage {
         Usage {
-            requests: self.requests.load(Relaxed),
-            read: self.read.load(Relaxed),
-            written: self.written.load(Relaxed),
-            sleeps: self.sleeps.load(Relaxed),
+            requests: self.requests.get(),
+            read: self.read.get(),
+            written: self.written.get(),
+            sleeps: self.sleeps.get(),
         }
     }
 }

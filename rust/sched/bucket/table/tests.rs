@@ -104,8 +104,8 @@ impl Taker {
     fn step(&mut self, place: &SharedLevel) {
         let own = self.tag;
         self.step = match self.step {
-            BucketStep::Level => BucketStep::Tag(BucketLevel(place.level.load(SeqCst))),
-            BucketStep::Tag(level) => match BucketTag(place.tag.load(SeqCst)) {
+            BucketStep::Level => BucketStep::Tag(BucketLevel(place.level.get())),
+            BucketStep::Tag(level) => match BucketTag(place.tag.get()) {
                 there if there == own => BucketStep::Take(level),
                 there if there == there.changing() || self.seeks == SEARCHES_MAX => self.end(false),
                 there => {
@@ -113,9 +113,9 @@ impl Taker {
                     BucketStep::Follow(there)
                 }
             },
-            BucketStep::Take(level) if place.level.load(SeqCst) != level.0 => BucketStep::Level,
+            BucketStep::Take(level) if place.level.get() != level.0 => BucketStep::Level,
             BucketStep::Take(level) => {
-                place.level.store(level.0 + own.unit(), SeqCst);
+                place.level.set(level.0 + own.unit());
                 self.end(true)
             }
             BucketStep::Follow(there) => match place.retag(there, own.changing()) {
@@ -123,7 +123,7 @@ impl Taker {
                 false => BucketStep::Level,
             },
             BucketStep::Rescale(there) => {
-                place.rescale(there, own, NOW, &AtomicU64::new(0));
+                place.rescale(there, own, NOW, &AtomicWord::new(0));
                 BucketStep::Followed
             }
             BucketStep::Followed => {
@@ -140,15 +140,15 @@ fn interleave(
     takers: [Taker; 2],
     end: &impl Fn(&SharedLevel, [Taker; 2]),
 ) -> u64 {
-    let (tag, level) = (place.tag.load(SeqCst), place.level.load(SeqCst));
+    let (tag, level) = (place.tag.get(), place.level.get());
     let mut orders = 0;
     for index in 0..2 {
         if takers[index].left > 0 {
             let mut after = takers;
             after[index].step(place);
             orders += interleave(place, after, end);
-            place.tag.store(tag, SeqCst);
-            place.level.store(level, SeqCst);
+            place.tag.set(tag);
+            place.level.set(level);
         }
     }
     if orders == 0 {
@@ -169,8 +169,8 @@ fn opposite_changes_of_a_unit_lose_nothing() {
         let unit = |tag: BucketTag| tag.unit() as i64;
         let level = NOW as i64 - tokens * unit(tags[was]);
         let place = SharedLevel {
-            tag: AtomicU64::new(tags[was].0),
-            level: AtomicU64::new(level as u64),
+            tag: AtomicWord::new(tags[was].0),
+            level: AtomicWord::new(level as u64),
         };
         let takers = tags.map(|tag| Taker {
             tag,
@@ -181,11 +181,11 @@ fn opposite_changes_of_a_unit_lose_nothing() {
             missed: 0,
         });
         orders += interleave(&place, takers, &|place, takers| {
-            let tag = BucketTag(place.tag.load(SeqCst));
+            let tag = BucketTag(place.tag.get());
             assert_ne!(tag, tag.changing());
             let sum = |of: fn(&Taker) -> u32| takers.iter().map(of).sum::<u32>();
             let (charged, missed) = (sum(|t| t.charged), sum(|t| t.missed));
-            let left = NOW as i64 - place.level.load(SeqCst) as i64;
+            let left = NOW as i64 - place.level.get() as i64;
             let want = (tokens - i64::from(charged)) * unit(tag);
             assert!(left.abs_diff(want) <= 8, "{tokens}: {left} for {want}");
             assert!(charged + missed == 2 && missed <= 1, "{missed}");
@@ -233,15 +233,15 @@ fn a_second_claim_is_given_up() {
         let block = buckets.places.run(0, BLOCK);
         let tag = BucketTag::new(77 << TERMS_BITS, 1, 1);
         for index in [first, second] {
-            block[index].tag.store(tag.0, SeqCst);
-            block[index].level.store(100 + index as u64, SeqCst);
+            block[index].tag.set(tag.0);
+            block[index].level.set(100 + index as u64);
         }
         assert_eq!(keep_lowest(block, second, tag), 3);
         let tags: Vec<usize> = (0..BLOCK)
-            .filter(|&i| block[i].tag.load(SeqCst) == tag.0)
+            .filter(|&i| block[i].tag.get() == tag.0)
             .collect();
         assert_eq!(tags, [3]);
-        assert_eq!(block[3].level.load(SeqCst), 105);
+        assert_eq!(block[3].level.get(), 105);
     }
 }
 

@@ -38,10 +38,9 @@
 //! - Two concurrent claims for one job can get two places. From then on the first place is found,
 //!   and the other place becomes stale.
 
-use crate::sched::mem::{Bulk, NoMemory};
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+use crate::sched::{
+    atomic::{AtomicWord, Hint, RelaxedWord},
+    mem::{Bulk, NoMemory},
 };
 
 /// Default number of jobs of a table.
@@ -61,9 +60,9 @@ const BLOCK: usize = 8;
 
 /// Job and epoch of a place.
 struct BlockHeader {
-    tag: AtomicU64,
+    tag: AtomicWord,
     /// Value of an [`EpochStamp`].
-    stamp: AtomicU64,
+    stamp: Hint,
 }
 
 /// Epoch of a place's current half, and the halves that are being cleared.
@@ -102,13 +101,13 @@ impl EpochStamp {
 
 /// Bitmap with concurrent writers.
 struct Bitmap {
-    words: [AtomicU64; WORDS],
+    words: [RelaxedWord; WORDS],
 }
 
 impl Bitmap {
     const fn new() -> Self {
         Self {
-            words: [const { AtomicU64::new(0) }; WORDS],
+            words: [const { RelaxedWord::new(0) }; WORDS],
         }
     }
 
@@ -117,14 +116,14 @@ impl Bitmap {
     fn set(&self, bit: u32) {
         let word = self.words.get((bit % BITS / u64::BITS) as usize);
         let mask = 1u64.wrapping_shl(bit);
-        if let Some(word) = word.filter(|word| word.load(Relaxed) & mask == 0) {
-            word.fetch_or(mask, Relaxed);
+        if let Some(word) = word.filter(|word| word.get() & mask == 0) {
+            word.set_bits(mask);
         }
     }
 
     fn clear(&self) {
         for word in &self.words {
-            word.store(0, Relaxed);
+            word.set(0);
         }
     }
 
@@ -132,7 +131,7 @@ impl Bitmap {
     fn union(&self, other: &Self) -> u32 {
         let pairs = self.words.iter().zip(&other.words);
         pairs.fold(0u32, |sum, (one, other)| {
-            let both = one.load(Relaxed) | other.load(Relaxed);
+            let both = one.get() | other.get();
             sum.wrapping_add(both.count_ones())
         })
     }
@@ -176,7 +175,7 @@ pub struct JobSizes {
     maps: Bulk<Bitmaps>,
     mask: usize,
     /// Half a window, ns.
-    half: AtomicU64,
+    half: RelaxedWord,
 }
 
 impl JobSizes {
@@ -186,8 +185,8 @@ impl JobSizes {
         let count = jobs.max(BLOCK);
         let count = count.checked_next_power_of_two().ok_or(NoMemory)?;
         let heads = Bulk::filled(count, || BlockHeader {
-            tag: AtomicU64::new(0),
-            stamp: AtomicU64::new(EpochStamp::new(0).0),
+            tag: AtomicWord::new(0),
+            stamp: Hint::new(EpochStamp::new(0).0),
         })?;
         let maps = Bulk::filled(count, Bitmaps::new)?;
         // INVARIANT: `count` of both were pushed.
@@ -195,13 +194,13 @@ impl JobSizes {
             heads,
             maps,
             mask: count.wrapping_sub(1),
-            half: AtomicU64::new(window / 2),
+            half: RelaxedWord::new(window / 2),
         })
     }
 
     /// Sets the window, ns; with another window counting restarts.
     pub fn set_window(&self, window: u64) {
-        self.half.store(window / 2, Relaxed);
+        self.half.set(window / 2);
     }
 
     /// Notes that a request of `job` came from client `nid` at `now`, ns; both are keyed hashes of
@@ -214,7 +213,7 @@ impl JobSizes {
         let Some((head, maps)) = place.and_then(|place| self.at(place)) else {
             return false;
         };
-        let mut stamp = EpochStamp(head.stamp.load(Acquire));
+        let mut stamp = EpochStamp(head.stamp.get());
         if stamp.epoch() < epoch || stamp.is_stale(epoch) {
             stamp = turn(head, maps, stamp, epoch);
         }
@@ -233,7 +232,7 @@ impl JobSizes {
             return 1;
         };
         let epoch = self.epoch(now);
-        let stamp = EpochStamp(head.stamp.load(Acquire));
+        let stamp = EpochStamp(head.stamp.get());
         let (current, previous) = (stamp.epoch(), stamp.epoch().wrapping_sub(1));
         // A call may be a little late. An epoch further ahead is from a shorter window.
         let age = match current.saturating_sub(epoch) {
@@ -253,7 +252,7 @@ impl JobSizes {
     /// place is stale.
     fn epoch(&self, now: u64) -> u64 {
         // A stamp holds 62 bits of the number.
-        let half = self.half.load(Relaxed).max(1);
+        let half = self.half.get().max(1);
         let halves = now.checked_div(half).unwrap_or(0);
         halves.saturating_add(2).min(u64::MAX >> 2)
     }
@@ -272,7 +271,7 @@ impl JobSizes {
     fn find(&self, tag: u64) -> Option<usize> {
         self.blocks(tag).into_iter().find_map(|base| {
             let mut block = self.heads.run(base, BLOCK).iter();
-            let found = block.position(|head| head.tag.load(SeqCst) == tag)?;
+            let found = block.position(|head| head.tag.get() == tag)?;
             Some(base.wrapping_add(found))
         })
     }
@@ -282,10 +281,9 @@ impl JobSizes {
     fn claim(&self, tag: u64, epoch: u64) -> Option<usize> {
         let blocks = self.blocks(tag).into_iter();
         for head in blocks.flat_map(|base| self.heads.run(base, BLOCK)) {
-            let there = head.tag.load(SeqCst);
-            let stale = EpochStamp(head.stamp.load(Acquire)).is_stale(epoch);
-            let claim = |there| head.tag.compare_exchange(there, tag, SeqCst, SeqCst);
-            if stale && claim(there).is_ok() {
+            let there = head.tag.get();
+            let stale = EpochStamp(head.stamp.get()).is_stale(epoch);
+            if stale && head.tag.replace(there, tag) {
                 break;
             }
         }
@@ -309,10 +307,7 @@ fn turn(head: &BlockHeader, maps: &Bitmaps, before: EpochStamp, epoch: u64) -> E
         } else {
             EpochStamp::ONE
         };
-    let swapped = head
-        .stamp
-        .compare_exchange(before.0, clearing, SeqCst, Acquire);
-    if let Err(there) = swapped {
+    if let Err(there) = head.stamp.replace(before.0, clearing) {
         return EpochStamp(there);
     }
     maps.of(epoch).clear();
@@ -320,7 +315,7 @@ fn turn(head: &BlockHeader, maps: &Bitmaps, before: EpochStamp, epoch: u64) -> E
         maps.of(epoch.wrapping_sub(1)).clear();
     }
     // No other caller writes the stamp while the stamp says that the place is being cleared.
-    head.stamp.store(after.0, Release);
+    head.stamp.set(after.0);
     after
 }
 

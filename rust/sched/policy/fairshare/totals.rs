@@ -36,10 +36,9 @@
 //!   its own. This affects one entity of 100 when the table has as many entities as it was made
 //!   for.
 
-use crate::sched::mem::{Bulk, NoMemory};
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+use crate::sched::{
+    atomic::{AtomicWord, RelaxedWord},
+    mem::{Bulk, NoMemory},
 };
 
 /// Number of places of a block.
@@ -64,8 +63,8 @@ pub struct TotalClaim(u32);
 ///
 /// `state` is 0, or a tag and a number of users, neither of which is 0.
 struct SharedTotal {
-    state: AtomicU64,
-    total: AtomicU64,
+    state: AtomicWord,
+    total: RelaxedWord,
 }
 
 /// Result of joining a place.
@@ -86,7 +85,7 @@ impl SharedTotal {
             let fits = tag_of(state) == tag && state & USERS_MAX < USERS_MAX;
             fits.then_some(state.wrapping_add(1))
         };
-        match self.state.fetch_update(SeqCst, SeqCst, more) {
+        match self.state.update(more) {
             Ok(_) => ClaimOutcome::In,
             Err(state) if tag_of(state) == tag => ClaimOutcome::Full,
             Err(_) => ClaimOutcome::Gone,
@@ -101,7 +100,7 @@ impl SharedTotal {
             _ => Some(state.wrapping_sub(1)),
         };
         // INVARIANT: the last user clears the tag, too.
-        let _ = self.state.fetch_update(SeqCst, SeqCst, less);
+        self.state.change(less);
     }
 }
 
@@ -144,8 +143,8 @@ impl SharedTotals {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
         let places = Bulk::filled(size, || SharedTotal {
-            state: AtomicU64::new(0),
-            total: AtomicU64::new(0),
+            state: AtomicWord::new(0),
+            total: RelaxedWord::new(0),
         })?;
         Ok(Self {
             places,
@@ -179,14 +178,14 @@ impl SharedTotals {
     /// Adds `cost`, which may be negative, to a total, wrapping; one atomic operation.
     pub fn add(&self, claim: &TotalClaim, cost: i64) {
         if let Some(place) = self.places.get(claim.0 as usize) {
-            place.total.fetch_add(cost as u64, Relaxed);
+            place.total.add(cost as u64);
         }
     }
 
     /// Returns a total; one atomic operation.
     pub fn total(&self, claim: &TotalClaim) -> u64 {
         let place = self.places.get(claim.0 as usize);
-        place.map_or(0, |place| place.total.load(Relaxed))
+        place.map_or(0, |place| place.total.get())
     }
 
     /// Returns the start of the block of `id`. The low bits of `id` select the block; in tables of
@@ -210,7 +209,7 @@ impl SharedTotals {
             let mut known = None;
             for (index, place) in block.iter().enumerate() {
                 gap();
-                let state = place.state.load(SeqCst);
+                let state = place.state.get();
                 if tag_of(state) == tag {
                     known = Some((index, place));
                     break;
@@ -230,8 +229,7 @@ impl SharedTotals {
             gap();
             let state = (tag << USERS_BITS) | 1;
             // INVARIANT: a tag with one user.
-            let taken = place.state.compare_exchange(0, state, SeqCst, SeqCst);
-            if taken.is_ok() {
+            if place.state.replace(0, state) {
                 return Some(Self::claim_at(base, self.keep_lowest(base, index, tag)));
             }
         }
@@ -244,7 +242,7 @@ impl SharedTotals {
         let block = self.places.run(base, BLOCK);
         for (lower, place) in block.iter().enumerate().take(index) {
             gap();
-            if tag_of(place.state.load(SeqCst)) == tag && place.join(tag) == ClaimOutcome::In {
+            if tag_of(place.state.get()) == tag && place.join(tag) == ClaimOutcome::In {
                 if let Some(own) = block.get(index) {
                     own.leave();
                 }

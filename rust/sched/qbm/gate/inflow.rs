@@ -3,11 +3,11 @@
 //! Inflow of a bucket as a function of time, readable while it is being changed.
 
 use crate::sched::{
+    atomic::AtomicWord,
     bucket::{nanoseconds, Pace},
     qbm::terms::UNREGULATED,
     units::NSEC_PER_SEC,
 };
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Highest effective rate, bytes/s; higher rates count as this rate.
 pub const RATE_MAX: u64 = (1 << 40) - 1;
@@ -84,20 +84,20 @@ impl Inflow {
 
 /// Storage of an inflow, one of two: one is written while the other is read.
 pub struct InflowCell {
-    base: AtomicU64,
-    start: AtomicU64,
-    speed: AtomicU64,
-    pace: AtomicU64,
+    base: AtomicWord,
+    start: AtomicWord,
+    speed: AtomicWord,
+    pace: AtomicWord,
 }
 
 impl InflowCell {
     /// Creates a cell that holds `course`.
     pub fn new(course: &Inflow) -> Self {
         Self {
-            base: AtomicU64::new(course.base),
-            start: AtomicU64::new(course.start),
-            speed: AtomicU64::new(course.speed),
-            pace: AtomicU64::new(course.pace.word()),
+            base: AtomicWord::new(course.base),
+            start: AtomicWord::new(course.start),
+            speed: AtomicWord::new(course.speed),
+            pace: AtomicWord::new(course.pace.word()),
         }
     }
 
@@ -105,18 +105,18 @@ impl InflowCell {
     #[inline]
     pub fn load(&self) -> Inflow {
         Inflow {
-            base: self.base.load(SeqCst),
-            start: self.start.load(SeqCst),
-            speed: self.speed.load(SeqCst),
-            pace: Pace::from_word(self.pace.load(SeqCst)),
+            base: self.base.get(),
+            start: self.start.get(),
+            speed: self.speed.get(),
+            pace: Pace::from_word(self.pace.get()),
         }
     }
 
     /// Stores `course`.
     pub fn store(&self, course: &Inflow) {
-        self.base.store(course.base, SeqCst);
-        self.start.store(course.start, SeqCst);
-        self.speed.store(course.speed, SeqCst);
-        self.pace.store(course.pace.word(), SeqCst);
+        self.base.set(course.base);
+        self.start.set(course.start);
+        self.speed.set(course.speed);
+        self.pace.set(course.pace.word());
     }
 }

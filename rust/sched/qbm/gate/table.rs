@@ -53,19 +53,14 @@
 
 use super::{client_key, Gate, Gates};
 use crate::sched::{
+    atomic::{Counter, RelaxedWord, RelaxedWord32},
     key::Key,
     qbm::{
         plan::{ClientKey, RequestOwner, GROUPS_MAX},
         terms::{LAST, UNREGULATED},
     },
 };
-use core::{
-    hint, iter,
-    sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
-    },
-};
+use core::{hint, iter};
 
 /// Gates per block.
 pub const BLOCK: usize = 8;
@@ -146,24 +141,24 @@ pub struct GateOwner {
 
 /// Data of a group that claims need.
 pub struct GroupEntry {
-    target: AtomicU64,
-    number: AtomicU32,
-    rank: AtomicU32,
+    target: RelaxedWord,
+    number: RelaxedWord32,
+    rank: RelaxedWord32,
     /// Rate of a client until the manager registers the client, bytes/s.
-    rate: AtomicU64,
+    rate: RelaxedWord,
     /// Number of classes that found no gate of their own.
-    full: AtomicU64,
+    full: Counter,
 }
 
 impl GroupEntry {
     /// Creates an unused entry.
     pub fn shut() -> Self {
         Self {
-            target: AtomicU64::new(NO_TARGET),
-            number: AtomicU32::new(0),
-            rank: AtomicU32::new(0),
-            rate: AtomicU64::new(UNREGULATED),
-            full: AtomicU64::new(0),
+            target: RelaxedWord::new(NO_TARGET),
+            number: RelaxedWord32::new(0),
+            rank: RelaxedWord32::new(0),
+            rate: RelaxedWord::new(UNREGULATED),
+            full: Counter::new(),
         }
     }
 }
@@ -192,7 +187,7 @@ const fn users_of(state: u64) -> u64 {
 impl Gate {
     /// Returns the number of classes with requests queued for the gate.
     pub fn users(&self) -> u64 {
-        users_of(self.state.load(SeqCst))
+        users_of(self.state.get())
     }
 
     /// Adds a user if the gate still belongs to `claim` and the user count has room; returns true
@@ -202,7 +197,7 @@ impl Gate {
             let fits = tag_of(state) == claim.tag && users_of(state).saturating_add(1) < MAKING;
             fits.then_some(state.wrapping_add(1))
         };
-        self.state.fetch_update(SeqCst, SeqCst, more).is_ok()
+        self.state.change(more)
     }
 
     /// Removes a user if the gate still belongs to `claim`.
@@ -212,16 +207,16 @@ impl Gate {
             there.then(|| state.wrapping_sub(1))
         };
         // A revoked gate has lost the user count.
-        let _ = self.state.fetch_update(SeqCst, SeqCst, less);
+        self.state.change(less);
     }
 
     /// Initialises a gate under construction for `owner`: full, without a registered client.
     fn begin(&self, owner: &GateOwner, rate: u64, rank: u8, now: u64) {
-        self.known.store(0, SeqCst);
-        self.group.store(owner.group, Relaxed);
-        self.target.store(owner.who.target, Relaxed);
+        self.known.set(0);
+        self.group.set(owner.group);
+        self.target.set(owner.who.target);
         for (word, value) in self.party.iter().zip(client_key::words(&owner.who.party)) {
-            word.store(value, Relaxed);
+            word.set(value);
         }
         self.set(rate, rank, now);
         self.clear(now);
@@ -229,13 +224,13 @@ impl Gate {
 
     /// Sets whether the client of the gate is registered.
     pub fn set_known(&self, known: bool) {
-        self.known.store(known.into(), SeqCst);
+        self.known.set(known.into());
     }
 
     /// Returns true if the client of the gate is registered.
     #[inline]
     pub fn is_known(&self) -> bool {
-        self.known.load(SeqCst) != 0
+        self.known.get() != 0
     }
 }
 
@@ -243,7 +238,7 @@ impl Gates {
     /// Returns the generation of the set of groups, which changes with each plan.
     #[inline]
     fn epoch(&self) -> u32 {
-        self.epoch.load(SeqCst)
+        self.epoch.get()
     }
 
     /// Returns true if `claim` is still valid for the class.
@@ -256,14 +251,14 @@ impl Gates {
     #[inline]
     pub fn has(&self, claim: &GateClaim) -> bool {
         let gate = self.get(claim.idx);
-        gate.is_none_or(|gate| tag_of(gate.state.load(SeqCst)) == claim.tag)
+        gate.is_none_or(|gate| tag_of(gate.state.get()) == claim.tag)
     }
 
     /// Finds the index of the group of `target`.
     fn group_of_target(&self, target: u32) -> Option<usize> {
         let mut all = None;
         for idx in 0..self.entries.len() {
-            match self.entries.get(idx)?.target.load(Relaxed) {
+            match self.entries.get(idx)?.target.get() {
                 NO_TARGET => break,
                 ALL_TARGETS => all = Some(idx),
                 other if other == u64::from(target) => return Some(idx),
@@ -299,10 +294,10 @@ impl Gates {
             return GateClaim { idx, epoch, tag };
         }
         if !before.is_shared() && who.party != RequestOwner::SHARED.party {
-            entry.full.fetch_add(1, Relaxed);
+            entry.full.count(1);
         }
         let idx = idx as u32;
-        let state = self.get(idx).map(|gate| gate.state.load(SeqCst));
+        let state = self.get(idx).map(|gate| gate.state.get());
         state.map_or(none, |state| GateClaim {
             idx,
             epoch,
@@ -323,7 +318,7 @@ impl Gates {
         if who.party == ClientKey::Key(Key::Default) {
             return None;
         }
-        let group = entry.number.load(Relaxed);
+        let group = entry.number.get();
         let key = RequestOwner {
             target: group,
             ..*who
@@ -334,7 +329,7 @@ impl Gates {
             let mut free = None;
             let mut making = false;
             for (index, gate) in self.places(wanted) {
-                let state = gate.state.load(SeqCst);
+                let state = gate.state.get();
                 if key_of(state) == wanted {
                     if users_of(state) != MAKING {
                         return Some((index, tag_of(state)));
@@ -351,26 +346,22 @@ impl Gates {
                 continue;
             }
             let (index, gate) = free?;
-            let used = self.used.fetch_add(1, SeqCst);
+            let used = self.used.add(1);
             if used >= self.max || (used >= self.unlisted_max() && !listed()) {
-                self.used.fetch_sub(1, SeqCst);
+                self.used.sub(1);
                 return None;
             }
-            let stamp = self.stamps.fetch_add(1, Relaxed) & ((1 << STAMP_BITS) - 1);
+            let stamp = self.stamps.add(1) & ((1 << STAMP_BITS) - 1);
             let tag = (wanted << STAMP_BITS) | u64::from(stamp);
             let making = (tag << USERS_BITS) | MAKING;
-            if gate
-                .state
-                .compare_exchange(0, making, SeqCst, SeqCst)
-                .is_err()
-            {
-                self.used.fetch_sub(1, SeqCst);
+            if !gate.state.replace(0, making) {
+                self.used.sub(1);
                 continue;
             }
             let owner = GateOwner { who: *who, group };
-            let rank = entry.rank.load(Relaxed) as u8;
-            gate.begin(&owner, entry.rate.load(Relaxed), rank, now);
-            gate.state.store(tag << USERS_BITS, SeqCst);
+            let rank = entry.rank.get() as u8;
+            gate.begin(&owner, entry.rate.get(), rank, now);
+            gate.state.set(tag << USERS_BITS);
             self.announce(index);
             return Some((index, tag));
         }
@@ -393,38 +384,34 @@ impl Gates {
         let Some(gate) = self.get(idx) else {
             return false;
         };
-        let listed = gate.news.compare_exchange(UNLISTED, END, SeqCst, SeqCst);
-        if listed.is_err() {
+        if !gate.news.replace(UNLISTED, END) {
             return false;
         }
-        let mut last = self.news.load(SeqCst);
-        loop {
-            gate.news.store(last, SeqCst);
-            match self.news.compare_exchange_weak(last, idx, SeqCst, SeqCst) {
-                Ok(_) => return last == END,
-                Err(other) => last = other,
-            }
-        }
+        let last = self.news.update(|last| {
+            gate.news.set(last);
+            Some(idx)
+        });
+        last == Ok(END)
     }
 
     /// Returns true if gates are announced.
     #[inline]
     pub fn has_pending(&self) -> bool {
-        self.news.load(SeqCst) != END
+        self.news.get() != END
     }
 
     /// Takes the list of announced gates, oldest first; the caller must examine all of them. For
     /// the manager only.
     pub fn take_pending(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut last = self.news.swap(END, SeqCst);
+        let mut last = self.news.swap(END);
         let mut first = END;
         while let Some(gate) = self.get(last) {
-            let before = gate.news.swap(first, SeqCst);
+            let before = gate.news.swap(first);
             (first, last) = (last, before);
         }
         iter::from_fn(move || {
             let idx = first;
-            first = self.get(idx)?.news.swap(UNLISTED, SeqCst);
+            first = self.get(idx)?.news.swap(UNLISTED);
             Some(idx)
         })
     }
@@ -432,21 +419,21 @@ impl Gates {
     /// Returns the owner of the gate at `idx`; `None` if the gate is free or under construction.
     pub fn owner(&self, idx: u32) -> Option<GateOwner> {
         let gate = self.get(idx)?;
-        let state = gate.state.load(SeqCst);
+        let state = gate.state.get();
         if state == 0 || users_of(state) == MAKING {
             return None;
         }
         let mut words = [0; client_key::WORDS];
         for (word, value) in words.iter_mut().zip(&gate.party) {
-            *word = value.load(Relaxed);
+            *word = value.get();
         }
         let party = if is_shared(idx) {
             RequestOwner::SHARED.party
         } else {
             client_key::read(&words)?
         };
-        let target = gate.target.load(Relaxed);
-        let group = gate.group.load(Relaxed);
+        let target = gate.target.get();
+        let group = gate.group.get();
         Some(GateOwner {
             who: RequestOwner { party, target },
             group,
@@ -459,9 +446,9 @@ impl Gates {
         let Some(gate) = self.get(idx).filter(|_| !is_shared(idx)) else {
             return false;
         };
-        let key = key_of(gate.state.load(SeqCst));
+        let key = key_of(gate.state.get());
         let mut places = self.places(key);
-        let first = places.find(|(_, gate)| key_of(gate.state.load(SeqCst)) == key);
+        let first = places.find(|(_, gate)| key_of(gate.state.get()) == key);
         first.is_some_and(|(first, _)| first != idx)
     }
 
@@ -471,34 +458,33 @@ impl Gates {
         let Some(gate) = self.get(idx) else {
             return false;
         };
-        let state = gate.state.load(SeqCst);
+        let state = gate.state.get();
         let unused = state != 0 && users_of(state) == 0 && !is_shared(idx);
-        let close = || gate.state.compare_exchange(state, CLOSED, SeqCst, SeqCst);
-        unused && close().is_ok()
+        unused && gate.state.replace(state, CLOSED)
     }
 
     /// Frees the gate at `idx`, even if there are users.
     pub fn revoke(&self, idx: u32) {
         if let Some(gate) = self.get(idx) {
-            if gate.state.swap(0, SeqCst) != 0 && !is_shared(idx) {
-                self.used.fetch_sub(1, SeqCst);
+            if gate.state.swap(0) != 0 && !is_shared(idx) {
+                self.used.sub(1);
             }
         }
     }
 
     /// Reserves `count` gates for clients that the plan lists, at most half of all gates.
     pub fn keep(&self, count: u32) {
-        self.kept.store(count.min(self.max / 2), Relaxed);
+        self.kept.set(count.min(self.max / 2));
     }
 
     /// Returns the number of gates that clients without a line may claim.
     fn unlisted_max(&self) -> u32 {
-        self.max.saturating_sub(self.kept.load(Relaxed))
+        self.max.saturating_sub(self.kept.get())
     }
 
     /// Returns true if half of the gates for clients without a line are claimed.
     pub fn are_scarce(&self) -> bool {
-        self.used.load(Relaxed) >= self.unlisted_max() / 2
+        self.used.get_relaxed() >= self.unlisted_max() / 2
     }
 
     /// Opens the group `number`, at index `idx` of the plan, for `target`. `None` stands for all
@@ -508,15 +494,15 @@ impl Gates {
         // The rate is set before the target, so that a claim that finds the group finds the rate.
         self.set_start(idx, start, now);
         if let (Some(entry), Some(gate)) = (self.entries.get(idx as usize), self.get(idx)) {
-            entry.number.store(number, Relaxed);
-            gate.group.store(number, Relaxed);
-            gate.target.store(target.unwrap_or(u32::MAX), Relaxed);
+            entry.number.set(number);
+            gate.group.set(number);
+            gate.target.set(target.unwrap_or(u32::MAX));
             let tag = u64::from(number).saturating_add(1) << STAMP_BITS;
-            if tag_of(gate.state.load(SeqCst)) != tag {
-                gate.state.store(tag << USERS_BITS, SeqCst);
+            if tag_of(gate.state.get()) != tag {
+                gate.state.set(tag << USERS_BITS);
             }
             let target = target.map_or(ALL_TARGETS, u64::from);
-            entry.target.store(target, Relaxed);
+            entry.target.set(target);
         }
     }
 
@@ -524,19 +510,19 @@ impl Gates {
     pub fn opened(&self, idx: u32) {
         for idx in idx as usize..self.entries.len() {
             if let Some(entry) = self.entries.get(idx) {
-                entry.target.store(NO_TARGET, Relaxed);
+                entry.target.set(NO_TARGET);
             }
             self.revoke(idx as u32);
         }
-        self.epoch.fetch_add(1, SeqCst);
+        self.epoch.add(1);
     }
 
     /// Sets the rate, bytes/s, and the rank of clients of the group at `idx` until the manager
     /// registers them. For the manager only.
     pub fn set_start(&self, idx: u32, (rate, rank): (u64, u8), now: u64) {
         if let (Some(entry), Some(gate)) = (self.entries.get(idx as usize), self.get(idx)) {
-            entry.rate.store(rate, Relaxed);
-            entry.rank.store(rank.into(), Relaxed);
+            entry.rate.set(rate);
+            entry.rank.set(rank.into());
             if !gate.is_known() {
                 gate.set(rate, LAST, now);
             }
@@ -547,6 +533,6 @@ impl Gates {
     /// the last call.
     pub fn take_full(&self, idx: u32) -> u64 {
         let entry = self.entries.get(idx as usize);
-        entry.map_or(0, |entry| entry.full.swap(0, Relaxed))
+        entry.map_or(0, |entry| entry.full.take())
     }
 }

@@ -13,7 +13,7 @@ use std::{
 /// Returns the states of all places with users.
 fn used(counters: &SharedTotals) -> Vec<u64> {
     (0..counters.places.len())
-        .map(|index| counters.places.get(index).unwrap().state.load(SeqCst))
+        .map(|index| counters.places.get(index).unwrap().state.get())
         .filter(|&state| state != 0)
         .collect()
 }
@@ -68,20 +68,20 @@ fn two_places_of_one_id_become_one() {
     let counters = SharedTotals::new(16).unwrap();
     let block = counters.places.run(8, BLOCK);
     for (index, users) in [(2, 2), (5, 1)] {
-        block[index].state.store((77 << USERS_BITS) | users, SeqCst);
-        block[index].total.store(100 * index as u64, SeqCst);
+        block[index].state.set((77 << USERS_BITS) | users);
+        block[index].total.set(100 * index as u64);
     }
     let id = id(77, 1);
     assert_eq!(counters.recheck(&TotalClaim(10), id), None);
     assert_eq!(counters.recheck(&TotalClaim(13), id), Some(TotalClaim(10)));
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 3]);
     // A claim of a place above a place that was claimed at the same time.
-    block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
+    block[5].state.set((77 << USERS_BITS) | 1);
     assert_eq!(counters.keep_lowest(8, 5, 77), 2);
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 4]);
     // No move if the lower place is full.
-    block[2].state.store((77 << USERS_BITS) | USERS_MAX, SeqCst);
-    block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
+    block[2].state.set((77 << USERS_BITS) | USERS_MAX);
+    block[5].state.set((77 << USERS_BITS) | 1);
     assert_eq!(counters.recheck(&TotalClaim(13), id), None);
     assert_eq!(used(&counters).len(), 2);
 
@@ -90,7 +90,7 @@ fn two_places_of_one_id_become_one() {
         mine: 40,
         seen: 400,
     };
-    block[2].state.store((77 << USERS_BITS) | 1, SeqCst);
+    block[2].state.set((77 << USERS_BITS) | 1);
     tally.upkeep(&counters, id);
     // Neither old service of other parts nor own service is returned.
     assert_eq!(
@@ -242,7 +242,7 @@ fn two_places_are_made_and_become_one() {
         let places = used(counters).len();
         for (id, claim) in turns.claims.borrow_mut().iter_mut() {
             let place = counters.places.get(claim.0 as usize).unwrap();
-            assert_eq!(tag_of(place.state.load(SeqCst)), tag(*id));
+            assert_eq!(tag_of(place.state.get()), tag(*id));
             *claim = turns.recheck(*id, *claim);
         }
         let mut users = HashMap::new();
@@ -254,7 +254,7 @@ fn two_places_are_made_and_become_one() {
         assert_eq!(used(counters).len(), users.len());
         for (id, (claim, users)) in &users {
             let place = counters.places.get(claim.0 as usize).unwrap();
-            let state = place.state.load(SeqCst);
+            let state = place.state.get();
             assert_eq!((tag_of(state), state & USERS_MAX), (tag(*id), *users));
         }
         for (_, claim) in turns.claims.take() {

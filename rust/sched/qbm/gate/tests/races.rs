@@ -22,12 +22,12 @@ fn of_two_gates_one_stays() {
     assert!(late_gate.is_known() && !early_gate.is_known());
     // Simulates the claim of a class that searched before the first claim; the stamp differs.
     for (to, from) in early_gate.party.iter().zip(&late_gate.party) {
-        to.store(from.load(Relaxed), Relaxed);
+        to.set(from.get());
     }
-    early_gate.known.store(0, SeqCst);
-    let state = late_gate.state.load(SeqCst) ^ (1 << 16);
-    early_gate.state.store(state, SeqCst);
-    gates.used.fetch_add(1, SeqCst);
+    early_gate.known.set(0);
+    let state = late_gate.state.get() ^ (1 << 16);
+    early_gate.state.set(state);
+    gates.used.add(1);
     gates.announce(early);
     service.poll(false, NOW);
     assert!(late_gate.is_known() && early_gate.is_known());

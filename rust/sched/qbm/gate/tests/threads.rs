@@ -3,7 +3,13 @@
 //! Concurrent use of one gate by several CPUs.
 
 use super::*;
-use std::{sync::atomic::AtomicBool, thread};
+use std::{
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
+    thread,
+};
 
 /// Verifies that two threads together take at most the credit, and each byte once.
 #[test]

@@ -113,6 +113,7 @@ pub mod start_tags;
 pub mod statistics;
 pub mod table;
 pub mod tag_shares;
+pub mod tagged_table;
 pub mod text;
 pub mod timeouts;
 pub mod tournament;

@@ -2,10 +2,9 @@
 
 //! Lock-free buckets that the parts of one head share.
 //!
-//! - A place is a tag and a level, one word each, in a table of fixed size.
+//! - A place of the table ([`crate::sched::tagged_table`]) is a tag and a level, one word each.
 //! - A [`BucketTag`] has 46 bits of a keyed hash of the bucket's owner. 12 bits are the unit, exact
-//!   to 7 bits, and 6 bits are the logarithm of the window. A tag is 0 if the place is free.
-//! - A block is 8 adjacent places. The hash of a tag selects the block that may contain the tag.
+//!   to 7 bits, and 6 bits are the logarithm of the window.
 //! - A [`BucketRef`] is a tag and its last known place; each use checks that the tag is still
 //!   there.
 //!
@@ -30,10 +29,8 @@
 //!
 //! # Two claims of one tag
 //!
-//! Two parts that search for a tag at the same time can claim two places of its block. Each part
-//! searches the block again after its claim. Claims are totally ordered (`SeqCst`), so at least one
-//! part sees both. The lower place stays, and the higher place is released. The part that claimed
-//! the higher place finds the tag missing at its next use.
+//! Each part searches the block again after its claim, and releases the higher of two places. The
+//! part that claimed the higher place finds the tag missing at its next use.
 //!
 //! # Inexactness
 //!
@@ -48,10 +45,8 @@ use crate::sched::{
     atomic::{AtomicWord, Counter, RelaxedWord},
     key::{Hashed, Hasher},
     mem::{Bulk, NoMemory},
+    tagged_table::{search, TaggedTable, BLOCK},
 };
-
-/// Number of places in a block.
-const BLOCK: usize = 8;
 
 /// Number of bits in a tag for the length of the window.
 const WINDOW_BITS: u32 = 6;
@@ -100,6 +95,11 @@ impl BucketTag {
     #[inline]
     pub const fn with_hash(self, hash: u64) -> Self {
         Self(((hash >> TERMS_BITS) << TERMS_BITS) | (self.0 & ((1 << TERMS_BITS) - 1)))
+    }
+
+    /// Returns the number of the block, which no bit of the terms selects.
+    const fn block(self) -> u64 {
+        self.0 >> TERMS_BITS >> BLOCK.ilog2()
     }
 
     /// Returns true if both tags are of the same bucket, regardless of window and unit.
@@ -168,20 +168,15 @@ impl SharedLevel {
     fn is_free(&self, tag: u64, now: u64) -> bool {
         let log = (tag & ((1 << WINDOW_BITS) - 1)) as u32;
         let window = 1u64.checked_shl(log).unwrap_or(u64::MAX);
-        tag == 0 || self.level.get().saturating_add(window) <= now
+        self.level.get().saturating_add(window) <= now
     }
 }
 
 /// Table of buckets.
-///
-/// # Invariants
-///
-/// The number of places is a power of two, at least one block, and is `mask` + 1.
 pub struct BucketTable {
-    places: Bulk<SharedLevel>,
+    places: TaggedTable<SharedLevel>,
     /// Value of [`BucketLevel::forced`] for each place.
     forced: Bulk<AtomicWord>,
-    mask: usize,
     hasher: Hasher,
     full: Counter,
     salts: RelaxedWord,
@@ -190,16 +185,13 @@ pub struct BucketTable {
 impl BucketTable {
     /// Creates a table that is half empty with `count` buckets in use; may sleep.
     pub fn new(count: usize, seed: u64) -> Result<Self, NoMemory> {
-        let size = count.saturating_mul(2).max(BLOCK);
-        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
-        let places = Bulk::filled(size, || SharedLevel {
+        let places = TaggedTable::new(count.saturating_mul(2), || SharedLevel {
             tag: AtomicWord::new(0),
             level: AtomicWord::new(BucketLevel::FULL.0),
         })?;
         Ok(Self {
+            forced: Bulk::filled(places.len(), || AtomicWord::new(BucketLevel::FULL.0))?,
             places,
-            forced: Bulk::filled(size, || AtomicWord::new(BucketLevel::FULL.0))?,
-            mask: size.wrapping_sub(1),
             hasher: Hasher::new(seed),
             full: Counter::new(),
             salts: RelaxedWord::new(1),
@@ -225,7 +217,7 @@ impl BucketTable {
     /// conditions of [`BucketTable::seek`].
     #[inline]
     fn locate(&self, bucket: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
-        let place = self.places.get(bucket.idx as usize);
+        let place = self.places.get(bucket.idx);
         match place.filter(|place| place.tag.get() == bucket.tag.0) {
             Some(place) => Some(place),
             None => self.seek(bucket, window, now),
@@ -241,7 +233,7 @@ impl BucketTable {
         }
         let found = self.find(bucket.tag, window, now);
         bucket.idx = found.unwrap_or(NOWHERE);
-        self.places.get(found? as usize)
+        self.places.get(found?)
     }
 
     /// Replaces the level of a bucket by the result of `change`; returns the previous level, or
@@ -258,7 +250,7 @@ impl BucketTable {
     ) -> Option<BucketLevel> {
         let mut seeks = 0;
         loop {
-            if let Some(place) = self.places.get(bucket.idx as usize) {
+            if let Some(place) = self.places.get(bucket.idx) {
                 let level = BucketLevel(place.level.get());
                 if place.tag.get() == bucket.tag.0 {
                     if place.replace(level, change(level)) {
@@ -277,47 +269,54 @@ impl BucketTable {
 
     /// Returns the index of the place of `tag`; claims a place if there is none.
     fn find(&self, tag: BucketTag, window: u64, now: u64) -> Option<u32> {
-        let base = (tag.0 >> TERMS_BITS) as usize & self.mask & !(BLOCK - 1);
-        let block = self.places.run(base, BLOCK);
         for _ in 0..BLOCK {
-            let mut free = None;
-            for (index, place) in block.iter().enumerate() {
-                let there = place.tag.get();
-                if tag.is_of(BucketTag(there)) {
-                    let index = base.wrapping_add(index);
-                    let followed = self.convert(index, BucketTag(there), tag, now);
-                    return followed.then_some(index as u32);
+            let found = search(
+                self.places.places(tag.block()),
+                |place| place.tag.get(),
+                |there| tag.is_of(BucketTag(there)),
+                |place, there| place.is_free(there, now),
+            );
+            match found {
+                Ok((index, place, there)) => {
+                    let forced = self.forced.get(index as usize)?;
+                    let followed = place.convert(BucketTag(there), tag, now, forced);
+                    return followed.then_some(index);
                 }
-                if place.is_free(there, now) {
-                    // Prefer an unused place to one whose bucket may be used again.
-                    match free {
-                        Some((_, 0)) => {}
-                        Some(_) if there != 0 => {}
-                        _ => free = Some((index, there)),
+                Err(Some((index, place, there))) => {
+                    if place.retag(BucketTag(there), tag) {
+                        place.level.raise(now.saturating_sub(window));
+                        return Some(self.keep_lowest((index, place), tag));
                     }
                 }
-            }
-            let Some((index, there)) = free else {
-                break;
-            };
-            let place = block.get(index)?;
-            if place.retag(BucketTag(there), tag) {
-                place.level.raise(now.saturating_sub(window));
-                let index = keep_lowest(block, index, tag);
-                return Some(base.wrapping_add(index) as u32);
+                Err(None) => break,
             }
         }
         self.full.count(1);
         None
     }
 
-    /// Converts the bucket at `index` from tag `old` to `new`; returns false if another part is
-    /// changing the unit.
-    fn convert(&self, index: usize, old: BucketTag, new: BucketTag, now: u64) -> bool {
-        let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) else {
-            return false;
-        };
-        place.convert(old, new, now, forced)
+    /// Keeps `tag`, claimed at `index`, in only one place of its block; returns the index of that
+    /// place.
+    fn keep_lowest(&self, (index, claimed): (u32, &SharedLevel), tag: BucketTag) -> u32 {
+        for (other, place) in self.places.places(tag.block()) {
+            if other == index || !tag.is_of(BucketTag(place.tag.get())) {
+                continue;
+            }
+            let (stays, goes) = if other < index {
+                (place, claimed)
+            } else {
+                (claimed, place)
+            };
+            stays.level.raise(goes.level.get());
+            // A failure means that the other part has released the place, or that the tag has
+            // another unit now.
+            let given_up = |there| tag.is_of(BucketTag(there)).then_some(0);
+            goes.tag.change(given_up);
+            if other < index {
+                return other;
+            }
+        }
+        index
     }
 
     /// Returns the instant at which the bucket has enough for `charge`; `None` if the bucket has no
@@ -377,7 +376,7 @@ impl BucketTable {
     /// Returns the place of a bucket that still exists, its level, and the tag with the unit of the
     /// level.
     fn there(&self, bucket: &BucketRef) -> Option<(&SharedLevel, BucketLevel, BucketTag)> {
-        let place = self.places.get(bucket.idx as usize)?;
+        let place = self.places.get(bucket.idx)?;
         let level = BucketLevel(place.level.get());
         let tag = BucketTag(place.tag.get());
         tag.is_of(bucket.tag).then_some((place, level, tag))
@@ -450,32 +449,6 @@ impl SharedLevel {
     fn replace(&self, old: BucketLevel, new: BucketLevel) -> bool {
         self.level.replace_weak(old.0, new.0).is_ok()
     }
-}
-
-/// Keeps `tag`, claimed at `index`, in only one place of `block`; returns the index of that place.
-fn keep_lowest(block: &[SharedLevel], index: usize, tag: BucketTag) -> usize {
-    let Some(claimed) = block.get(index) else {
-        return index;
-    };
-    for (other, place) in block.iter().enumerate() {
-        if other == index || !tag.is_of(BucketTag(place.tag.get())) {
-            continue;
-        }
-        let (stays, goes) = if other < index {
-            (place, claimed)
-        } else {
-            (claimed, place)
-        };
-        stays.level.raise(goes.level.get());
-        // A failure means that the other part has released the place, or that the tag has another
-        // unit now.
-        let given_up = |there| tag.is_of(BucketTag(there)).then_some(0);
-        goes.tag.change(given_up);
-        if other < index {
-            return other;
-        }
-    }
-    index
 }
 
 #[cfg(test)]

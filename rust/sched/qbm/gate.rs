@@ -58,6 +58,7 @@ use crate::sched::{
         plan::{BandwidthParameters, GROUPS_MAX},
         terms::UNREGULATED,
     },
+    tagged_table::TaggedTable,
 };
 
 pub mod client_key;
@@ -65,7 +66,7 @@ mod inflow;
 pub mod table;
 
 use inflow::{Inflow, InflowCell};
-use table::{GroupEntry, BLOCK};
+use table::GroupEntry;
 
 pub use table::{is_shared, GateClaim, GateOwner};
 
@@ -101,15 +102,10 @@ impl Usage {
     }
 }
 
-/// Table of the gates of a service.
-///
-/// # Invariants
-///
-/// The table has [`GROUPS_MAX`] shared gates of groups, followed by a power of two of client gates;
-/// `mask` is that power of two less one.
+/// Table of the gates of a service: [`GROUPS_MAX`] shared gates of groups, followed by the gates of
+/// clients.
 pub struct Gates {
-    gates: Bulk<Gate>,
-    mask: usize,
+    gates: TaggedTable<Gate, GROUPS_MAX>,
     /// Limit of claimed client gates.
     max: u32,
     /// Gates reserved for clients that the plan lists, part of `max`.
@@ -136,12 +132,9 @@ impl Gates {
     pub fn new(count: u32, seed: u64) -> Result<Self, NoMemory> {
         let tuning = BandwidthParameters::default();
         // At most half of the gates are claimed, so that few blocks are full.
-        let size = (count as usize).saturating_mul(2).max(BLOCK);
-        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
-        let all = size.saturating_add(GROUPS_MAX);
+        let size = (count as usize).saturating_mul(2);
         let gates = Self {
-            gates: Bulk::filled(all, || Gate::new(tuning.period))?,
-            mask: size.wrapping_sub(1),
+            gates: TaggedTable::new(size, || Gate::new(tuning.period))?,
             max: count,
             kept: RelaxedWord32::new(0),
             used: AtomicWord32::new(0),
@@ -159,7 +152,7 @@ impl Gates {
     /// Returns the gate at index `place`.
     #[inline]
     pub fn get(&self, place: u32) -> Option<&Gate> {
-        self.gates.get(place as usize)
+        self.gates.get(place)
     }
 
     /// Returns the number of gates.
@@ -169,8 +162,8 @@ impl Gates {
 
     /// Sets the period of all gates, ns; at least 1.
     pub fn set_period(&self, ns: u64) {
-        for index in 0..self.gates.len() {
-            if let Some(gate) = self.gates.get(index) {
+        for index in 0..self.len() {
+            if let Some(gate) = self.get(index) {
                 gate.period.set(ns.max(1));
             }
         }

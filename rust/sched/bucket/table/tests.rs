@@ -4,7 +4,9 @@ use super::*;
 use crate::sched::{
     bucket::{instant, Pace},
     key::Key,
+    tagged_table::tests::at_gap,
 };
+use std::rc::Rc;
 
 const NOW: u64 = instant(1_000_000_000);
 
@@ -225,23 +227,67 @@ fn what_is_in_use_stays() {
     }
 }
 
-/// Verifies that two claims of one tag end in one place, in either order.
-#[test]
-fn a_second_claim_is_given_up() {
-    for (first, second) in [(3, 5), (5, 3)] {
-        let buckets = BucketTable::new(4, 1).unwrap();
-        let block = buckets.places.run(0, BLOCK);
-        let tag = BucketTag::new(77 << TERMS_BITS, 1, 1);
-        for index in [first, second] {
-            block[index].tag.set(tag.0);
-            block[index].level.set(100 + index as u64);
+/// Takes from the bucket of `uid` at gap `moment` of a take from the bucket of user 1; returns true
+/// if there is such a gap. A third bucket is in the first place before the gap, or during the take.
+fn takes_meet(uid: u32, moment: u32, before: bool, during: bool) -> bool {
+    let buckets = Rc::new(BucketTable::new(4, 1).unwrap());
+    let pace = Pace::new(10);
+    let window = pace.span(3);
+    let charge = Charge::new(pace, 1, window);
+    let take = move |buckets: &BucketTable, uid| {
+        let mut bucket = BucketRef::new(tag(buckets, uid, window));
+        buckets.take(&mut bucket, window, charge, NOW);
+    };
+    let use_first = move |buckets: &BucketTable, used: bool| {
+        let (place, third) = (buckets.places.get(0).unwrap(), tag(buckets, 3, window).0);
+        if used && place.tag.replace(0, third) {
+            place.level.set(NOW);
+        } else if !used && place.tag.get() == third {
+            place.level.set(BucketLevel::FULL.0);
+            place.tag.set(0);
         }
-        assert_eq!(keep_lowest(block, second, tag), 3);
-        let tags: Vec<usize> = (0..BLOCK)
-            .filter(|&i| block[i].tag.get() == tag.0)
-            .collect();
-        assert_eq!(tags, [3]);
-        assert_eq!(block[3].level.get(), 105);
+    };
+    use_first(&buckets, before);
+    let shared = buckets.clone();
+    let other = move || {
+        use_first(&shared, during);
+        take(&shared, uid);
+        use_first(&shared, false);
+    };
+    let is_gap = at_gap(moment, other, || take(&buckets, 1));
+    let takes = if uid == 1 { 2 } else { 1 };
+    for owner in [1, uid] {
+        let tag = tag(&buckets, owner, window).0;
+        let places = buckets.places.places(0).map(|(_, place)| place);
+        let own = places.filter(|place| place.tag.get() == tag);
+        let levels: Vec<u64> = own.map(|place| place.level.get()).collect();
+        assert!(!is_gap || levels == [NOW - window + takes * charge.span]);
+    }
+    is_gap
+}
+
+/// Verifies that a new bucket leaves a full bucket in the table if another place is unused.
+#[test]
+fn an_unused_place_is_preferred() {
+    let buckets = BucketTable::new(4, 1).unwrap();
+    let pace = Pace::new(10);
+    let window = pace.span(1);
+    let mut refs = [1, 2].map(|uid| BucketRef::new(tag(&buckets, uid, window)));
+    for (bucket, now) in refs.iter_mut().zip([NOW, NOW + 8 * window]) {
+        buckets.take(bucket, window, Charge::new(pace, 1, window), now);
+    }
+    assert!(refs.iter().all(|bucket| buckets.level(bucket).is_some()));
+}
+
+/// Verifies that takes at the same time leave one place for each bucket, with all charges.
+#[test]
+fn takes_at_the_same_time_are_all_charged() {
+    for (before, during) in [(false, false), (true, false), (false, true)] {
+        for uid in [1, 2] {
+            let meets = |&moment: &u32| takes_meet(uid, moment, before, during);
+            let moments = (1..).take_while(meets).count();
+            assert!(moments > BLOCK, "{moments}");
+        }
     }
 }
 

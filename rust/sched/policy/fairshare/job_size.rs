@@ -4,10 +4,9 @@
 //!
 //! - *Window*: time for which a client counts. Two *halves* of a window are kept, the current and
 //!   the previous one; an *epoch* is the number of a half.
-//! - *Place*: entry of the table: a tag, an epoch, and a bitmap for each of two halves
-//!   ([`BlockHeader`], [`Bitmaps`]). A bitmap has a bit for each of 4096 hashes. A *tag* is the
-//!   hash of the job of the place, or 0.
-//! - *Block*: 8 adjacent places. The hash of a job selects two blocks for the job.
+//! - *Place* of the table ([`crate::sched::tagged_table`]): a tag, an epoch, and a bitmap for each
+//!   of two halves ([`BlockHeader`], [`Bitmaps`]). A bitmap has a bit for each of 4096 hashes. A
+//!   *tag* is the hash of the job of the place, which selects two blocks, or 0.
 //!
 //! ```text
 //!           claimed (CAS of the tag)      nothing seen in this half or the one before
@@ -41,6 +40,7 @@
 use crate::sched::{
     atomic::{AtomicWord, Hint, RelaxedWord},
     mem::{Bulk, NoMemory},
+    tagged_table::TaggedTable,
 };
 
 /// Default number of jobs of a table.
@@ -54,9 +54,6 @@ const BITS: u32 = 4096;
 
 /// Number of words of a bitmap.
 const WORDS: usize = (BITS / u64::BITS) as usize;
-
-/// Number of places of a block.
-const BLOCK: usize = 8;
 
 /// Job and epoch of a place.
 struct BlockHeader {
@@ -169,11 +166,10 @@ impl Bitmaps {
 ///
 /// # Invariants
 ///
-/// There are as many heads as maps: a power of two, `mask + 1`, and at least one block.
+/// There are as many heads as maps.
 pub struct JobSizes {
-    heads: Bulk<BlockHeader>,
+    heads: TaggedTable<BlockHeader>,
     maps: Bulk<Bitmaps>,
-    mask: usize,
     /// Half a window, ns.
     half: RelaxedWord,
 }
@@ -182,18 +178,14 @@ impl JobSizes {
     /// Creates a table with places for `jobs` jobs, rounded up to a power of two, and a window of
     /// `window` ns; may sleep.
     pub fn new(jobs: usize, window: u64) -> Result<Self, NoMemory> {
-        let count = jobs.max(BLOCK);
-        let count = count.checked_next_power_of_two().ok_or(NoMemory)?;
-        let heads = Bulk::filled(count, || BlockHeader {
+        let heads = TaggedTable::new(jobs, || BlockHeader {
             tag: AtomicWord::new(0),
             stamp: Hint::new(EpochStamp::new(0).0),
         })?;
-        let maps = Bulk::filled(count, Bitmaps::new)?;
-        // INVARIANT: `count` of both were pushed.
+        let maps = Bulk::filled(heads.len(), Bitmaps::new)?;
         Ok(Self {
             heads,
             maps,
-            mask: count.wrapping_sub(1),
             half: RelaxedWord::new(window / 2),
         })
     }
@@ -258,20 +250,19 @@ impl JobSizes {
     }
 
     fn at(&self, index: usize) -> Option<(&BlockHeader, &Bitmaps)> {
-        Some((self.heads.get(index)?, self.maps.get(index)?))
+        Some((self.heads.get(index as u32)?, self.maps.get(index)?))
     }
 
-    /// Returns the first places of the blocks of `tag`.
-    const fn blocks(&self, tag: u64) -> [usize; 2] {
-        let mask = self.mask & !(BLOCK - 1);
-        [(tag >> 8) as usize & mask, (tag >> 32) as usize & mask]
+    /// Returns the numbers of the blocks of `tag`.
+    fn blocks(tag: u64) -> impl Iterator<Item = u64> {
+        [tag >> 11, tag >> 35].into_iter()
     }
 
     /// Returns the index of the place of `tag`.
     fn find(&self, tag: u64) -> Option<usize> {
-        self.blocks(tag).into_iter().find_map(|base| {
-            let mut block = self.heads.run(base, BLOCK).iter();
-            let found = block.position(|head| head.tag.get() == tag)?;
+        Self::blocks(tag).find_map(|number| {
+            let (base, block) = self.heads.block(number);
+            let found = block.iter().position(|head| head.tag.get() == tag)?;
             Some(base.wrapping_add(found))
         })
     }
@@ -279,8 +270,7 @@ impl JobSizes {
     /// Claims a stale place for `tag`; returns its index, or the index of a place that another
     /// caller claimed for `tag`.
     fn claim(&self, tag: u64, epoch: u64) -> Option<usize> {
-        let blocks = self.blocks(tag).into_iter();
-        for head in blocks.flat_map(|base| self.heads.run(base, BLOCK)) {
+        for head in Self::blocks(tag).flat_map(|number| self.heads.block(number).1) {
             let there = head.tag.get();
             let stale = EpochStamp(head.stamp.get()).is_stale(epoch);
             if stale && head.tag.replace(there, tag) {

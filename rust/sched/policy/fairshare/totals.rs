@@ -4,9 +4,8 @@
 //!
 //! - *Total*: units of cost that all parts served to one entity; only differences of a total are
 //!   meaningful.
-//! - *Place*: entry of a table of fixed size: a tag and a number of users in one word, and a total.
-//!   A *tag* is 48 bits of the id of an entity, never 0.
-//! - *Block*: 8 adjacent places. The low bits of an id select the block for the id.
+//! - *Place* of the table ([`crate::sched::tagged_table`]): a tag and a number of users in one
+//!   word, and a total. A *tag* is 48 bits of the id of an entity, never 0.
 //! - *Claim*: right of one user to a place ([`TotalClaim`]).
 //!
 //! ```text
@@ -22,11 +21,10 @@
 //!
 //! # Concurrent claims of one id
 //!
-//! Two parts that look for an id at the same time can claim two places of its block. A part that
-//! finds its tag in a lower place moves there: at once if the lower claim came first, else at the
-//! next [`SharedTotals::recheck`]. No part leaves the lowest place, so after all parts have
-//! rechecked there is one place. Service added before the move, each part in its own place, stays
-//! unknown to the other parts.
+//! A part that finds its tag in a lower place moves there: at once if the lower claim came first,
+//! else at the next [`SharedTotals::recheck`]. No part leaves the lowest place, so after all parts
+//! have rechecked there is one place. Service added before the move, each part in its own place,
+//! stays unknown to the other parts.
 //!
 //! # Inaccuracies
 //!
@@ -38,11 +36,9 @@
 
 use crate::sched::{
     atomic::{AtomicWord, RelaxedWord},
-    mem::{Bulk, NoMemory},
+    mem::NoMemory,
+    tagged_table::{gap, search, TaggedTable},
 };
-
-/// Number of places of a block.
-const BLOCK: usize = 8;
 
 /// Number of bits of a state that count users; the tag is above.
 const USERS_BITS: u32 = 16;
@@ -104,14 +100,6 @@ impl SharedTotal {
     }
 }
 
-/// Allows tests to interleave other users between two loads, or between a load and the update that
-/// follows.
-#[inline]
-fn gap() {
-    #[cfg(test)]
-    tests::between();
-}
-
 /// Returns the tag of a state.
 const fn tag_of(state: u64) -> u64 {
     state >> USERS_BITS
@@ -127,41 +115,51 @@ const fn tag(id: u64) -> u64 {
     }
 }
 
-/// Table of totals.
-///
-/// # Invariants
-///
-/// The number of places is a power of two, `mask + 1`, and at least one block.
+/// Table of totals. The low bits of an id select the block; in tables of up to 2^19 places these
+/// bits are not in the tag.
 pub struct SharedTotals {
-    places: Bulk<SharedTotal>,
-    mask: usize,
+    places: TaggedTable<SharedTotal>,
 }
 
 impl SharedTotals {
     /// Creates a table for `count` entities at a time, which fill half of the table; may sleep.
     pub fn new(count: usize) -> Result<Self, NoMemory> {
-        let size = count.saturating_mul(2).max(BLOCK);
-        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
-        let places = Bulk::filled(size, || SharedTotal {
+        let places = TaggedTable::new(count.saturating_mul(2), || SharedTotal {
             state: AtomicWord::new(0),
             total: RelaxedWord::new(0),
         })?;
-        Ok(Self {
-            places,
-            mask: size.wrapping_sub(1),
-        })
+        Ok(Self { places })
     }
 
     /// Claims the total of `id`; `None` if its block is full or the place has too many users.
     ///
     /// Takes a bounded number of steps.
     pub fn claim(&self, id: u64) -> Option<TotalClaim> {
-        self.find(id)
+        let tag = tag(id);
+        let has_tag = |state| tag_of(state) == tag;
+        for _ in 0..TRIES {
+            let places = self.places.places(id);
+            match search(places, |place| place.state.get(), has_tag, |_, _| false) {
+                Ok((index, place, _)) => match place.join(tag) {
+                    ClaimOutcome::In => return Some(TotalClaim(index)),
+                    ClaimOutcome::Full => return None,
+                    ClaimOutcome::Gone => {}
+                },
+                Err(free) => {
+                    let (index, place, _) = free?;
+                    // INVARIANT: a tag with one user.
+                    if place.state.replace(0, (tag << USERS_BITS) | 1) {
+                        return Some(self.keep_lowest(TotalClaim(index), id));
+                    }
+                }
+            }
+        }
+        None
     }
 
     /// Releases a claim; a place without users can be claimed for any id.
     pub fn release(&self, claim: TotalClaim) {
-        if let Some(place) = self.places.get(claim.0 as usize) {
+        if let Some(place) = self.places.get(claim.0) {
             place.leave();
         }
     }
@@ -169,87 +167,36 @@ impl SharedTotals {
     /// Moves the user of `claim` to a lower place with the tag of `id`, if there is one. Returns
     /// the new claim after a move, which released the old claim. Called at upkeep.
     pub fn recheck(&self, claim: &TotalClaim, id: u64) -> Option<TotalClaim> {
-        let base = self.base(id);
-        let index = (claim.0 as usize).checked_sub(base)?;
-        let lower = self.keep_lowest(base, index, tag(id));
-        (lower != index).then(|| Self::claim_at(base, lower))
+        let lowest = self.keep_lowest(*claim, id);
+        (lowest != *claim).then_some(lowest)
     }
 
     /// Adds `cost`, which may be negative, to a total, wrapping; one atomic operation.
     pub fn add(&self, claim: &TotalClaim, cost: i64) {
-        if let Some(place) = self.places.get(claim.0 as usize) {
+        if let Some(place) = self.places.get(claim.0) {
             place.total.add(cost as u64);
         }
     }
 
     /// Returns a total; one atomic operation.
     pub fn total(&self, claim: &TotalClaim) -> u64 {
-        let place = self.places.get(claim.0 as usize);
+        let place = self.places.get(claim.0);
         place.map_or(0, |place| place.total.get())
     }
 
-    /// Returns the start of the block of `id`. The low bits of `id` select the block; in tables of
-    /// up to 2^19 places these bits are not in the tag.
-    const fn base(&self, id: u64) -> usize {
-        (id as usize).wrapping_mul(BLOCK) & self.mask
-    }
-
-    /// Returns the claim at `index` of the block at `base`.
-    const fn claim_at(base: usize, index: usize) -> TotalClaim {
-        TotalClaim(base.wrapping_add(index) as u32)
-    }
-
-    /// Joins the place of `id`, or claims a free place.
-    fn find(&self, id: u64) -> Option<TotalClaim> {
+    /// Moves a user of `id` from its place to the lowest place with the tag of `id`; returns the
+    /// claim of that place.
+    fn keep_lowest(&self, own: TotalClaim, id: u64) -> TotalClaim {
         let tag = tag(id);
-        let base = self.base(id);
-        let block = self.places.run(base, BLOCK);
-        for _ in 0..TRIES {
-            let mut free = None;
-            let mut known = None;
-            for (index, place) in block.iter().enumerate() {
-                gap();
-                let state = place.state.get();
-                if tag_of(state) == tag {
-                    known = Some((index, place));
-                    break;
-                }
-                if state == 0 && free.is_none() {
-                    free = Some((index, place));
-                }
-            }
-            if let Some((index, place)) = known {
-                match place.join(tag) {
-                    ClaimOutcome::In => return Some(Self::claim_at(base, index)),
-                    ClaimOutcome::Full => return None,
-                    ClaimOutcome::Gone => continue,
-                }
-            }
-            let (index, place) = free?;
-            gap();
-            let state = (tag << USERS_BITS) | 1;
-            // INVARIANT: a tag with one user.
-            if place.state.replace(0, state) {
-                return Some(Self::claim_at(base, self.keep_lowest(base, index, tag)));
-            }
-        }
-        None
-    }
-
-    /// Moves a user of `tag` from place `index` of the block at `base` to the lowest place with
-    /// this tag. Returns the index of that place.
-    fn keep_lowest(&self, base: usize, index: usize, tag: u64) -> usize {
-        let block = self.places.run(base, BLOCK);
-        for (lower, place) in block.iter().enumerate().take(index) {
+        let lower = self.places.places(id).take_while(|&(at, _)| at < own.0);
+        for (index, place) in lower {
             gap();
             if tag_of(place.state.get()) == tag && place.join(tag) == ClaimOutcome::In {
-                if let Some(own) = block.get(index) {
-                    own.leave();
-                }
-                return lower;
+                self.release(own);
+                return TotalClaim(index);
             }
         }
-        index
+        own
     }
 }
 

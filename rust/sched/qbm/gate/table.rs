@@ -4,7 +4,8 @@
 //! their client.
 //!
 //! - The first [`GROUPS_MAX`] gates are the shared gates of groups, in the order of the plan. The
-//!   other gates form blocks of 8; the hash of a client selects two blocks.
+//!   other gates form blocks ([`crate::sched::tagged_table`]); the hash of a client selects two
+//!   blocks.
 //! - A *tag* consists of 40 bits of the hash of client and group, never 0, and a *stamp* of 8 bits
 //!   that differs between claims. The gate with the tag belongs to the client.
 //! - The *users* of a gate are the request classes with requests queued for the gate.
@@ -59,11 +60,9 @@ use crate::sched::{
         plan::{ClientKey, RequestOwner, GROUPS_MAX},
         terms::{LAST, UNREGULATED},
     },
+    tagged_table::search,
 };
 use core::{hint, iter};
-
-/// Gates per block.
-pub const BLOCK: usize = 8;
 
 /// Bits of a state that count users; the tag is in the bits above.
 const USERS_BITS: u32 = 16;
@@ -326,26 +325,17 @@ impl Gates {
         let hash = self.hasher.wide(&key);
         let wanted = key_of(hash).max(1);
         for _ in 0..TRIES {
-            let mut free = None;
-            let mut making = false;
-            for (index, gate) in self.places(wanted) {
-                let state = gate.state.get();
-                if key_of(state) == wanted {
-                    if users_of(state) != MAKING {
-                        return Some((index, tag_of(state)));
+            let places = self.places(wanted);
+            let is_wanted = |state| key_of(state) == wanted;
+            let (index, gate, _) =
+                match search(places, |gate| gate.state.get(), is_wanted, |_, _| false) {
+                    Ok((.., state)) if users_of(state) == MAKING => {
+                        hint::spin_loop();
+                        continue;
                     }
-                    making = true;
-                    break;
-                }
-                if state == 0 && free.is_none() {
-                    free = Some((index, gate));
-                }
-            }
-            if making {
-                hint::spin_loop();
-                continue;
-            }
-            let (index, gate) = free?;
+                    Ok((index, _, state)) => return Some((index, tag_of(state))),
+                    Err(free) => free?,
+                };
             let used = self.used.add(1);
             if used >= self.max || (used >= self.unlisted_max() && !listed()) {
                 self.used.sub(1);
@@ -370,11 +360,8 @@ impl Gates {
 
     /// Iterates over the possible gates of a client with `key`, in search order.
     fn places(&self, key: u64) -> impl Iterator<Item = (u32, &Gate)> {
-        [key, key >> 20].into_iter().flat_map(|bits| {
-            let base = (bits as usize).wrapping_mul(BLOCK) & self.mask;
-            let base = base.saturating_add(GROUPS_MAX);
-            (base as u32..).zip(self.gates.run(base, BLOCK))
-        })
+        let blocks = [key, key >> 20].into_iter();
+        blocks.flat_map(|number| self.gates.places(number))
     }
 
     /// Adds the gate at `idx` to the list of announced gates. Returns true if the list was empty,

@@ -3,7 +3,10 @@
 //! Tests of shared counters: single places, and concurrent claims.
 
 use super::*;
-use crate::sched::rng::Rng;
+use crate::sched::{
+    rng::Rng,
+    tagged_table::tests::{at_gap, interleaved},
+};
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -12,7 +15,7 @@ use std::{
 
 /// Returns the states of all places with users.
 fn used(counters: &SharedTotals) -> Vec<u64> {
-    (0..counters.places.len())
+    (0..counters.places.len() as u32)
         .map(|index| counters.places.get(index).unwrap().state.get())
         .filter(|&state| state != 0)
         .collect()
@@ -66,7 +69,7 @@ fn a_full_block_and_full_places() {
 #[test]
 fn two_places_of_one_id_become_one() {
     let counters = SharedTotals::new(16).unwrap();
-    let block = counters.places.run(8, BLOCK);
+    let block: Vec<_> = counters.places.places(1).map(|(_, place)| place).collect();
     for (index, users) in [(2, 2), (5, 1)] {
         block[index].state.set((77 << USERS_BITS) | users);
         block[index].total.set(100 * index as u64);
@@ -77,7 +80,7 @@ fn two_places_of_one_id_become_one() {
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 3]);
     // A claim of a place above a place that was claimed at the same time.
     block[5].state.set((77 << USERS_BITS) | 1);
-    assert_eq!(counters.keep_lowest(8, 5, 77), 2);
+    assert_eq!(counters.keep_lowest(TotalClaim(13), id), TotalClaim(10));
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 4]);
     // No move if the lower place is full.
     block[2].state.set((77 << USERS_BITS) | USERS_MAX);
@@ -99,6 +102,27 @@ fn two_places_of_one_id_become_one() {
     );
     counters.add(&TotalClaim(10), 7);
     assert_eq!(tally.elsewhere(&counters), 7);
+}
+
+/// Verifies that the later of two claims moves to a lower place at once.
+#[test]
+fn a_later_claim_moves_at_once() {
+    let id = id(1, 0);
+    let meets = |&moment: &u32| {
+        let counters = Rc::new(SharedTotals::new(4).unwrap());
+        let first = counters.claim(self::id(2, 0)).unwrap();
+        let shared = counters.clone();
+        let other = move || {
+            shared.release(first);
+            shared.claim(id);
+        };
+        at_gap(moment, other, || {
+            counters.claim(id);
+            let places = used(&counters).into_iter();
+            assert_eq!(places.filter(|state| tag_of(*state) == tag(id)).count(), 1);
+        })
+    };
+    assert!((1..).take_while(meets).count() > 8);
 }
 
 #[test]
@@ -202,21 +226,14 @@ impl StepTurns {
             .set(self.moves.get() + u32::from(moved.is_some()));
         moved.unwrap_or(claim)
     }
-}
 
-thread_local! {
-    static TURNS: RefCell<Option<Rc<StepTurns>>> = const { RefCell::new(None) };
-}
-
-/// Runs steps of other parts, up to three levels deep.
-pub(super) fn between() {
-    let Some(turns) = TURNS.with_borrow(Option::clone) else {
-        return;
-    };
-    while turns.depth.get() < 3 && turns.below(5) == 0 {
-        turns.depth.set(turns.depth.get() + 1);
-        turns.step();
-        turns.depth.set(turns.depth.get() - 1);
+    /// Runs steps of other parts, up to three levels deep.
+    fn between(&self) {
+        while self.depth.get() < 3 && self.below(5) == 0 {
+            self.depth.set(self.depth.get() + 1);
+            self.step();
+            self.depth.set(self.depth.get() - 1);
+        }
     }
 }
 
@@ -233,15 +250,19 @@ fn two_places_are_made_and_become_one() {
             depth: Cell::new(0),
             moves: Cell::new(0),
         });
-        TURNS.set(Some(turns.clone()));
-        for _ in 0..turns.below(60) {
-            turns.step();
-        }
-        TURNS.set(None);
+        let others = turns.clone();
+        interleaved(
+            move || others.between(),
+            || {
+                for _ in 0..turns.below(60) {
+                    turns.step();
+                }
+            },
+        );
         let counters = &turns.counters;
         let places = used(counters).len();
         for (id, claim) in turns.claims.borrow_mut().iter_mut() {
-            let place = counters.places.get(claim.0 as usize).unwrap();
+            let place = counters.places.get(claim.0).unwrap();
             assert_eq!(tag_of(place.state.get()), tag(*id));
             *claim = turns.recheck(*id, *claim);
         }
@@ -253,7 +274,7 @@ fn two_places_are_made_and_become_one() {
         }
         assert_eq!(used(counters).len(), users.len());
         for (id, (claim, users)) in &users {
-            let place = counters.places.get(claim.0 as usize).unwrap();
+            let place = counters.places.get(claim.0).unwrap();
             let state = place.state.get();
             assert_eq!((tag_of(state), state & USERS_MAX), (tag(*id), *users));
         }

@@ -3,7 +3,15 @@
 //! Results of concurrent claims on several CPUs.
 
 use super::*;
-use crate::managed::Managed;
+use crate::{
+    managed::Managed,
+    sched::{
+        key::Key,
+        qbm::plan::{ClientKey, RequestOwner},
+        tagged_table::{tests::at_gap, BLOCK},
+    },
+};
+use std::{cell::Cell, rc::Rc};
 
 /// Verifies that the earlier of two gates of one client remains, if the manager has registered
 /// both.
@@ -36,4 +44,31 @@ fn of_two_gates_one_stays() {
     let mut clients = 0;
     service.manager.each(|_, _, _| clients += 1);
     assert_eq!(clients, 31);
+}
+
+/// Verifies that two claims at the same time get the same gate for one client, and two gates for
+/// two clients.
+#[test]
+fn claims_at_the_same_time() {
+    let claim = |gates: &Gates, user| {
+        let party = ClientKey::Key(Key::Uid(user));
+        let who = RequestOwner { party, target: 0 };
+        gates.claim(&who, &GateClaim::NONE, || true, NOW)
+    };
+    for user in [1, 2] {
+        let meets = |&moment: &u32| {
+            let gates = Rc::new(Gates::new(4, 1).unwrap());
+            gates.open(0, (5, None), (MIB, 1), NOW);
+            gates.opened(1);
+            let other = Rc::new(Cell::new(GateClaim::NONE));
+            let (shared, claimed) = (gates.clone(), other.clone());
+            let other_task = move || claimed.set(claim(&shared, user));
+            at_gap(moment, other_task, || {
+                let (own, other) = (claim(&gates, 1), other.get());
+                assert!(gates.has(&own) && gates.has(&other) && !own.is_shared());
+                assert!(other.is(&GateClaim::NONE) || own.is(&other) == (user == 1));
+            })
+        };
+        assert!((1..).take_while(meets).count() > BLOCK);
+    }
 }

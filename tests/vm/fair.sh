@@ -79,7 +79,7 @@ policy_counter() {
 # one_at_a_time [PERMILLE [SLOTS]]: Verifies that slots, one or all, are kept free for a user with
 # one process that sends one request at a time, for not more than their part of the time.
 one_at_a_time() {
-	local was total part=${1:-10} slots=${2:-one} held used unused
+	local was total part=${1:-10} free=${2:-one} held used unused
 	setup
 	policy svc 'fairshare uid_fair'
 	set_to svc nrs_fairshare_hold_permille 0
@@ -88,7 +88,7 @@ one_at_a_time() {
 	saturated 48 a
 	read -r a was < <(window 4 ended a b)
 	total=$((a + was))
-	set_to svc nrs_fairshare_hold "$slots"
+	set_to svc nrs_fairshare_hold "$free"
 	set_to svc nrs_fairshare_hold_permille "$part"
 	window 1 ended a b >/dev/null
 	read -r a b < <(window 4 ended a b)
@@ -96,7 +96,8 @@ one_at_a_time() {
 	held=$(policy_counter held_ns)
 	say "without: $was of $total; with: $b of $((a + b)); used $used, unused $unused, $held ns"
 	more 0.98 "$b" "$was"
-	[ "$slots" = all ] || within 2 $((a + b)) "$total"
+	# The other device of the service does not take the same time in each window.
+	[ "$free" = all ] || within $((${NRS_BESIDE:+2} + 2)) $((a + b)) "$total"
 	[ "$used" -gt "$unused" ]
 	# Of 5.x s, and the credit for 100 ms at the start.
 	more 1 $((5600000 * part)) "$held"

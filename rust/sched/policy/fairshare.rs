@@ -480,7 +480,7 @@ impl<I: Item> Part<I> for State<I> {
                 let nodes = &mut self.members;
                 self.selector.charge::<false>(nodes, idx, charge, next);
             }
-            if self.holds.includes_service() && is_only && !view.force {
+            if is_only && self.holds.has_all(view.now) && !view.force {
                 self.expect_after_dispatch(idx, charge, view.now);
             }
         }

@@ -8,8 +8,9 @@
 //!
 //! - *Pause*: time from the end of the only request of a leaf to the arrival of its next one
 //!   ([`Pauses`]).
-//! - *Expected*: a leaf whose only request has ended, and whose pauses are short. At most
-//!   [`EXPECTED_MAX`] leaves are expected at a time, each for the longest hold.
+//! - *Expected*: a leaf whose only request has ended, or is in flight with all slots kept free, and
+//!   whose pauses are short. At most [`EXPECTED_MAX`] leaves are expected at a time, each for the
+//!   longest hold after the end.
 //! - *Hold*: time in which a slot, or all, stay free for an expected leaf that has been chosen.
 //! - *Credit*: time for which slots may be kept free; a part of the time of all slots, in a bucket
 //!   ([`Credit`]).
@@ -34,7 +35,10 @@
 //! some by its bandwidth. With [`HoldSlots::All`] no other request begins during a hold. If the
 //! requests and pauses of a leaf are together shorter than the longest hold, the next one is
 //! expected from the dispatch of the last one on: the device then serves that leaf alone for as
-//! long as its share allows. Such a leaf is expected for at most [`AHEAD`] after a dispatch.
+//! long as its share allows, until the request has been in flight for [`AHEAD`]. All slots are kept
+//! free for one leaf at a time, in the order in which the scheduler chooses them. One slot is kept
+//! free with several partitions, because none knows the order of all leaves, and while more leaves
+//! send one request at a time than can be expected.
 //!
 //! # Spread
 //!
@@ -72,7 +76,8 @@ const EXPECTED_MAX: usize = 4;
 /// Time for which credit is kept, ns.
 const AHEAD: u64 = 100 * NSEC_PER_MSEC;
 
-/// Time after the end of an entity's only request for which slots are spread, ns.
+/// Time after the end of an entity's only request for which slots are spread, and after a lack of
+/// places for which not all slots are kept free, ns.
 const SPREAD_FOR: u64 = NSEC_PER_SEC;
 
 /// Largest number of slots that are spread.
@@ -92,16 +97,6 @@ const GAP_MAX: u64 = 20 * NSEC_PER_MSEC;
 /// between two ends, ns: less than that, so that the device does not run empty.
 const fn spread(gap: u64) -> u64 {
     (gap >> 1).saturating_add(gap >> 2)
-}
-
-impl HoldSlots {
-    /// Returns the largest number of slots for a leaf.
-    const fn each(self) -> u32 {
-        match self {
-            Self::One => 1,
-            Self::All => u32::MAX,
-        }
-    }
 }
 
 /// Parameters of holds.
@@ -320,6 +315,8 @@ pub struct Holds {
     credit: Credit,
     count: u8,
     expected: [Option<Expected>; EXPECTED_MAX],
+    /// Time until which not all slots are kept free, ns.
+    crowded_until: u64,
     /// Time until which slots are spread, ns; 0: they are not.
     spread_until: u64,
     /// Time of the last end, ns, and moving average of the time between two ends.
@@ -343,6 +340,7 @@ impl Holds {
             credit: Credit::new(&terms, parts),
             count: 0,
             expected: [None; EXPECTED_MAX],
+            crowded_until: 0,
             spread_until: 0,
             last_end: 0,
             gap: 0,
@@ -358,10 +356,21 @@ impl Holds {
         self.credit.adjust(Credit::new(&terms, self.parts), now);
     }
 
-    /// Returns true if the next request of a leaf can be expected from a dispatch on.
+    /// Returns true if all slots are kept free, and the next request of a leaf can be expected from
+    /// a dispatch on. One slot is kept free by several partitions, whose common order is not known
+    /// here, and while more leaves send one request at a time than can be expected.
     #[inline]
-    pub(super) fn includes_service(&self) -> bool {
-        self.terms.slots == HoldSlots::All
+    pub(super) fn has_all(&self, now: u64) -> bool {
+        self.terms.slots == HoldSlots::All && self.parts == 1 && self.crowded_until <= now
+    }
+
+    /// Returns the largest number of slots for a leaf.
+    fn each(&self, now: u64) -> u32 {
+        if self.has_all(now) {
+            u32::MAX
+        } else {
+            1
+        }
     }
 
     /// Returns true if leaves are expected.
@@ -389,48 +398,71 @@ impl Holds {
     /// Begins to expect the leaf at index `idx` from `now` on, ns. Returns false if there is no
     /// room.
     fn add(&mut self, idx: u32, now: u64, dispatched: u64, phase: LeafPhase) -> bool {
-        let Some(place) = self.expected.iter_mut().find(|place| place.is_none()) else {
+        let is_measured = |one: &Expected| one.phase == LeafPhase::InFlight;
+        let mut places = self.expected.iter_mut();
+        let mut place = places.find(|place| place.is_none());
+        if place.is_none() && phase != LeafPhase::InFlight {
+            // Times of service can be measured later.
+            let mut places = self.expected.iter_mut();
+            place = places.find(|place| place.as_ref().is_some_and(is_measured));
+        }
+        let Some(place) = place else {
+            self.crowded_until = now.saturating_add(SPREAD_FOR);
             return false;
         };
+        if place.is_none() {
+            self.count.count(1);
+        }
         *place = Some(Expected {
             idx,
             until: now.saturating_add(self.terms.longest),
             dispatched,
             phase,
         });
-        self.count.count(1);
         true
     }
 
-    /// Notes the end of the request of the leaf at index `idx`, which has no other. Returns the
-    /// time of its dispatch, ns, if that is known, and true if the next request is expected.
-    fn request_ended(&mut self, idx: u32) -> Option<(u64, bool)> {
+    /// Notes the end at `now`, ns, of the request of the leaf at index `idx`, which has no other.
+    /// Returns the time of its dispatch, ns, if that is known, and true if the next request is
+    /// expected.
+    fn request_ended(&mut self, idx: u32, now: u64) -> Option<(u64, bool)> {
         let one = self.position(idx)?.as_mut()?;
         let dispatched = core::mem::take(&mut one.dispatched);
         let is_expected = one.phase != LeafPhase::InFlight;
-        if !is_expected {
+        if is_expected {
+            self.extend(idx, now);
+        } else {
             self.take(idx, u64::MAX);
         }
         Some((dispatched, is_expected))
     }
 
-    /// Continues to expect the leaf at index `idx` from `now` on, ns, if its request is in flight,
-    /// for at most [`AHEAD`]: a device that serves no request in that time serves others as late.
-    fn renew(&mut self, idx: u32, now: u64) -> bool {
+    /// Expects the request of the leaf at index `idx` for the longest hold from `now` on, ns.
+    fn extend(&mut self, idx: u32, now: u64) {
         let until = now.saturating_add(self.terms.longest);
         let Some(Some(one)) = self.position(idx) else {
-            return false;
+            return;
         };
-        let in_flight = now.saturating_sub(one.dispatched);
-        if one.dispatched == 0 || in_flight >= AHEAD {
-            return false;
-        }
         one.until = until;
         if let LeafPhase::Holding(payment) = one.phase {
             one.phase = LeafPhase::Chosen;
             self.end_payment(payment, now);
         }
-        true
+    }
+
+    /// Continues to expect the leaf at index `idx` from `now` on, ns, if its request has been in
+    /// flight for less than [`AHEAD`]: a device that serves none in that time serves others as
+    /// late.
+    fn renew(&mut self, idx: u32, now: u64) -> bool {
+        let Some(Some(one)) = self.position(idx) else {
+            return false;
+        };
+        let in_flight = now.saturating_sub(one.dispatched);
+        let may_continue = one.dispatched > 0 && in_flight < AHEAD;
+        if may_continue {
+            self.extend(idx, now);
+        }
+        may_continue
     }
 
     /// Ends the expectation of the leaf at index `idx` at `now`, ns.
@@ -450,7 +482,7 @@ impl Holds {
     }
 
     /// Notes an end at `now`, ns. The time since the last one counts if requests have been queued
-    /// since, and no slot was kept free.
+    /// since, and slots were neither spread nor all kept free.
     #[inline]
     pub(super) fn note_end(&mut self, now: u64, is_backlogged: bool) {
         if self.spread_until == 0 {
@@ -495,7 +527,9 @@ impl Holds {
     /// Returns the time until which no free slot is used, ns, if that is later than `now` and the
     /// credit suffices. Several partitions do not wait for each other.
     fn spread(&mut self, slots: &FreeSlots, now: u64) -> Option<u64> {
-        let is_useful = self.is_spreading() && slots.slots <= SPREAD_SLOTS && self.parts == 1;
+        let is_idle = slots.free >= slots.slots;
+        let is_small = slots.slots <= SPREAD_SLOTS;
+        let is_useful = self.is_spreading() && !is_idle && is_small && self.parts == 1;
         let is_early = self.pause_until > now.saturating_add(PAUSE_MIN);
         if is_early && is_useful && self.pay_for_pause(slots, now) {
             return Some(self.pause_until);
@@ -525,6 +559,10 @@ impl Holds {
 
     /// Pays for the `slots` that are kept free for each chosen leaf, as far as the credit suffices.
     fn pay(&mut self, slots: &FreeSlots, now: u64) {
+        if self.has_all(now) {
+            // The device may be idle until then.
+            self.last_end = 0;
+        }
         let mut free = slots.free;
         for place in 0..EXPECTED_MAX {
             let Some(one) = self.expected.get(place).copied().flatten() else {
@@ -536,7 +574,7 @@ impl Holds {
                 LeafPhase::Holding(payment) => payment,
             };
             // The other partitions may have all slots.
-            let wanted = free.min(self.terms.slots.each()).max(1);
+            let wanted = free.min(self.each(now)).max(1);
             free = free.saturating_sub(wanted);
             if paid.slots >= wanted {
                 continue;
@@ -559,11 +597,11 @@ impl Holds {
     }
 
     /// Returns the number of slots to keep free for the leaves that were chosen.
-    fn wanted(&self) -> u32 {
+    fn wanted(&self, now: u64) -> u32 {
         let is_chosen =
             |one: &&Expected| !matches!(one.phase, LeafPhase::InFlight | LeafPhase::Competing);
         let chosen = self.iter().filter(is_chosen);
-        chosen.fold(0, |sum, _| sum.saturating_add(self.terms.slots.each()))
+        chosen.fold(0, |sum, _| sum.saturating_add(self.each(now)))
     }
 
     /// Returns the slots that are paid for.
@@ -593,7 +631,7 @@ impl<I: Item> State<I> {
         };
         pauses.ended = now;
         let longest = self.holds.terms.longest;
-        let before = self.holds.request_ended(idx);
+        let before = self.holds.request_ended(idx, now);
         if let Some((dispatched, _)) = before {
             pauses.served(now.saturating_sub(dispatched), longest);
         }
@@ -738,11 +776,9 @@ impl<I: Item> State<I> {
             }
         }
         self.count_holds();
+        // Else a request is in flight.
         if one.dispatched == 0 {
             self.members.table.idle(idx, now);
-        } else if let Some(pauses) = self.members.details.pauses_mut(idx) {
-            // The request is still in flight.
-            pauses.served(u64::MAX, self.holds.terms.longest);
         }
     }
 
@@ -756,9 +792,18 @@ impl<I: Item> State<I> {
     /// Ends the expectations whose time is over at `now`.
     pub(super) fn expire_holds(&mut self, now: u64) {
         while let Some(idx) = self.holds.over(now) {
-            if !self.holds.renew(idx, now) {
-                self.end_hold(idx, now);
+            if self.holds.renew(idx, now) {
+                continue;
             }
+            // A request that is still in flight takes long.
+            let longest = self.holds.terms.longest;
+            let is_in_flight = |one: &Expected| one.idx == idx && one.dispatched > 0;
+            if self.holds.iter().any(is_in_flight) {
+                if let Some(pauses) = self.members.details.pauses_mut(idx) {
+                    pauses.served(u64::MAX, longest);
+                }
+            }
+            self.end_hold(idx, now);
         }
     }
 
@@ -783,17 +828,23 @@ impl<I: Item> State<I> {
             return Some(self.holds.slots());
         }
         for _ in 0..EXPECTED_MAX {
+            // All slots are for the first one.
+            if self.holds.has_all(now) && self.holds.wanted(now) > 0 {
+                break;
+            }
             let tree = self.selector.tree.as_mut();
             let idx = tree.and_then(|tree| tree.pick(&mut self.members));
             if idx.is_none_or(|idx| !self.choose_expected(idx, now)) {
                 break;
             }
         }
-        if slots.is_shared || slots.free <= self.holds.wanted() {
+        if slots.is_shared || slots.free <= self.holds.wanted(now) {
             self.holds.pay(slots, now);
         }
         let held = self.holds.slots();
         if held.slots >= slots.free {
+            self.holds.end_pause(now);
+            self.count_holds();
             return Some(held);
         }
         let pause = self.holds.spread(slots, now);

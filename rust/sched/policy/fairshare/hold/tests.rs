@@ -82,7 +82,7 @@ fn the_loss_is_bounded_in_every_window() {
                     }
                     let free = 1 + rng.below(slots.into()) as u32;
                     holds.pay(&free_slots(slots, free), now);
-                    assert!(holds.slots().slots <= holds.wanted());
+                    assert!(holds.slots().slots <= holds.wanted(now));
                 }
             }
             assert_eq!(usize::from(holds.count), holds.iter().count());

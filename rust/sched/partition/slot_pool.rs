@@ -135,13 +135,7 @@ pub struct SlotSearch {
 const fn limit_of(slots: u32, held: u32) -> u64 {
     let free = slots.saturating_sub(held);
     let free = if free == 0 && slots > 0 { 1 } else { free };
-    // All partitions together keep no more slots free than there are, but for one each.
-    let held = if held > u16::MAX as u32 {
-        u16::MAX
-    } else {
-        held as u16
-    };
-    let (slots, held) = (slots as u16 as u64, held as u64);
+    let (slots, held) = (slots as u16 as u64, held as u16 as u64);
     (held << 48) | (slots << 32) | free as u64
 }
 

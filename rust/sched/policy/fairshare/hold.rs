@@ -199,6 +199,17 @@ enum LeafPhase {
     Holding(Payment),
 }
 
+impl LeafPhase {
+    /// Returns what is paid for a leaf that is chosen.
+    fn payment(self) -> Option<Payment> {
+        match self {
+            Self::InFlight | Self::Competing => None,
+            Self::Chosen => Some(Payment::default()),
+            Self::Holding(payment) => Some(payment),
+        }
+    }
+}
+
 /// Payment in advance for slots that stay free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Payment {
@@ -399,14 +410,13 @@ impl Holds {
     /// room.
     fn add(&mut self, idx: u32, now: u64, dispatched: u64, phase: LeafPhase) -> bool {
         let is_measured = |one: &Expected| one.phase == LeafPhase::InFlight;
-        let mut places = self.expected.iter_mut();
-        let mut place = places.find(|place| place.is_none());
-        if place.is_none() && phase != LeafPhase::InFlight {
-            // Times of service can be measured later.
-            let mut places = self.expected.iter_mut();
-            place = places.find(|place| place.as_ref().is_some_and(is_measured));
-        }
-        let Some(place) = place else {
+        let mut places = self.expected.iter();
+        let unused = places.position(Option::is_none);
+        // Times of service can be measured later.
+        let mut places = self.expected.iter();
+        let measured = places.position(|place| place.as_ref().is_some_and(is_measured));
+        let place = unused.or(measured.filter(|_| phase != LeafPhase::InFlight));
+        let Some(place) = place.and_then(|place| self.expected.get_mut(place)) else {
             self.crowded_until = now.saturating_add(SPREAD_FOR);
             return false;
         };
@@ -568,10 +578,8 @@ impl Holds {
             let Some(one) = self.expected.get(place).copied().flatten() else {
                 continue;
             };
-            let paid = match one.phase {
-                LeafPhase::InFlight | LeafPhase::Competing => continue,
-                LeafPhase::Chosen => Payment::default(),
-                LeafPhase::Holding(payment) => payment,
+            let Some(paid) = one.phase.payment() else {
+                continue;
             };
             // The other partitions may have all slots.
             let wanted = free.min(self.each(now)).max(1);
@@ -580,10 +588,9 @@ impl Holds {
                 continue;
             }
             self.end_payment(paid, now);
-            let payment =
-                |slots: &FreeSlots, wanted| Payment::of(wanted, slots.slots, now, one.until);
-            let bought = self.credit.buy(payment(slots, wanted), 0);
-            let bought = bought.or_else(|| self.credit.buy(payment(slots, paid.slots.max(1)), 0));
+            let payment = |count| Payment::of(count, slots.slots, now, one.until);
+            let bought = self.credit.buy(payment(wanted), 0);
+            let bought = bought.or_else(|| self.credit.buy(payment(paid.slots.max(1)), 0));
             if let Some(Some(one)) = self.expected.get_mut(place) {
                 one.phase = bought.map_or(LeafPhase::Chosen, LeafPhase::Holding);
             }
@@ -598,9 +605,7 @@ impl Holds {
 
     /// Returns the number of slots to keep free for the leaves that were chosen.
     fn wanted(&self, now: u64) -> u32 {
-        let is_chosen =
-            |one: &&Expected| !matches!(one.phase, LeafPhase::InFlight | LeafPhase::Competing);
-        let chosen = self.iter().filter(is_chosen);
+        let chosen = self.iter().filter_map(|one| one.phase.payment());
         chosen.fold(0, |sum, _| sum.saturating_add(self.each(now)))
     }
 
@@ -740,8 +745,7 @@ impl<I: Item> State<I> {
         if leaf.is_none_or(|leaf| !leaf.queue.is_empty()) {
             return false;
         }
-        let mut all = self.holds.expected.iter_mut().flatten();
-        let Some(one) = all.find(|one| one.idx == idx) else {
+        let Some(Some(one)) = self.holds.position(idx) else {
             bug!();
             return false;
         };
@@ -760,11 +764,12 @@ impl<I: Item> State<I> {
     }
 
     /// Ends the expectation of the leaf at index `idx`, whose request has not arrived. A slot stays
-    /// free until the next decision, so that nothing is returned.
+    /// free until the next decision, so that nothing is returned. Returns true if the request
+    /// before is still in flight.
     #[cold]
-    pub(super) fn end_hold(&mut self, idx: u32, now: u64) {
+    pub(super) fn end_hold(&mut self, idx: u32, now: u64) -> bool {
         let Some(one) = self.holds.take(idx, u64::MAX) else {
-            return;
+            return false;
         };
         match one.phase {
             LeafPhase::InFlight => {}
@@ -776,10 +781,11 @@ impl<I: Item> State<I> {
             }
         }
         self.count_holds();
-        // Else a request is in flight.
-        if one.dispatched == 0 {
+        let is_in_flight = one.dispatched > 0;
+        if !is_in_flight {
             self.members.table.idle(idx, now);
         }
+        is_in_flight
     }
 
     /// Counts the time for which slots were kept free.
@@ -792,18 +798,13 @@ impl<I: Item> State<I> {
     /// Ends the expectations whose time is over at `now`.
     pub(super) fn expire_holds(&mut self, now: u64) {
         while let Some(idx) = self.holds.over(now) {
-            if self.holds.renew(idx, now) {
+            if self.holds.renew(idx, now) || !self.end_hold(idx, now) {
                 continue;
             }
             // A request that is still in flight takes long.
-            let longest = self.holds.terms.longest;
-            let is_in_flight = |one: &Expected| one.idx == idx && one.dispatched > 0;
-            if self.holds.iter().any(is_in_flight) {
-                if let Some(pauses) = self.members.details.pauses_mut(idx) {
-                    pauses.served(u64::MAX, longest);
-                }
+            if let Some(pauses) = self.members.details.pauses_mut(idx) {
+                pauses.served(u64::MAX, self.holds.terms.longest);
             }
-            self.end_hold(idx, now);
         }
     }
 

@@ -11,11 +11,33 @@ use nrs_sched::{
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
+/// Sets the factors of `list` for `instance` and `lease_ms`.
+fn set_factors<const N: usize>(
+    world: &ServiceWorld,
+    instance: u64,
+    lease_ms: u32,
+    list: [(u64, u32); N],
+) -> Result<(), Code> {
+    let set = FactorPairs::of(list).and_then(|pairs| {
+        world.settings(|settings| settings.set_factors(world, instance, lease_ms, pairs))
+    });
+    set.map_err(|error| error.code)
+}
+
 /// Sets one factor of an unknown class of `instance` for one second.
 fn set_factor(world: &ServiceWorld, instance: u64) -> Result<(), Code> {
-    let pairs = FactorPairs::of([(1, 1)]).expect("valid");
-    let set = world.settings(|settings| settings.set_factors(world, instance, 1000, pairs));
-    set.map_err(|error| error.code)
+    set_factors(world, instance, 1000, [(1, 1)])
+}
+
+/// Creates a service with one factor in force; returns the instance, too.
+fn with_factor() -> (ServiceWorld, u64) {
+    let world = ServiceWorld::new(1, 1);
+    world
+        .set("nrs_policies", "fairshare uid_fair")
+        .expect("a policy");
+    let (instance, _) = world.settings(|settings| settings.instance(&world));
+    set_factor(&world, instance).expect("current");
+    (world, instance)
 }
 
 /// Returns the counters of written, stale and lapsed factors of `world`.
@@ -70,12 +92,7 @@ fn factors_are_for_one_start_of_the_policy() {
 
 #[test]
 fn a_lapse_counts_once_in_any_order_of_clock_readings() {
-    let world = ServiceWorld::new(1, 1);
-    world
-        .set("nrs_policies", "fairshare uid_fair")
-        .expect("a policy");
-    let (instance, _) = world.settings(|settings| settings.instance(&world));
-    set_factor(&world, instance).expect("current");
+    let (world, _) = with_factor();
     let start = world.now.get();
     for (ms, step) in [(999, None), (1000, Some(1)), (1250, Some(3)), (1100, None)] {
         let polled = world.agent.borrow_mut().poll(start + ms * NSEC_PER_MSEC);
@@ -91,23 +108,14 @@ fn a_lapse_counts_once_in_any_order_of_clock_readings() {
 
 #[test]
 fn a_failed_renewal_keeps_the_lease_and_its_end() {
-    let world = ServiceWorld::new(1, 1);
-    world
-        .set("nrs_policies", "fairshare uid_fair")
-        .expect("a policy");
-    let (instance, _) = world.settings(|settings| settings.instance(&world));
-    set_factor(&world, instance).expect("current");
+    let (world, instance) = with_factor();
     let end = world.now.get() + NSEC_PER_SEC;
     world.now.set(end - 1);
     let failures = (0..).take_while(|&count| {
         fail_after(count);
-        // `FactorPairs` takes memory, too.
-        let pairs = FactorPairs::of([(1, 1)]);
-        let set = pairs.and_then(|pairs| {
-            world.settings(|settings| settings.set_factors(&world, instance, 1000, pairs))
-        });
+        let set = set_factor(&world, instance);
         fail_after(u32::MAX);
-        assert!(set.is_ok() || set.is_err_and(|error| error.code == Code::NoMemory));
+        assert!(matches!(set, Ok(()) | Err(Code::NoMemory)));
         world.agent.borrow().counters().written == 1
     });
     assert!(failures.count() > 3);
@@ -118,10 +126,7 @@ fn a_failed_renewal_keeps_the_lease_and_its_end() {
     // Whichever allocation of the next renewal fails, this lease ends in time.
     for count in 0..3 {
         fail_after(count);
-        let pairs = FactorPairs::of([]);
-        let refused = pairs.and_then(|pairs| {
-            world.settings(|settings| settings.set_factors(&world, instance, 9000, pairs))
-        });
+        let refused = set_factors(&world, instance, 9000, []);
         fail_after(u32::MAX);
         assert!(refused.is_err(), "{count}");
     }
@@ -131,14 +136,9 @@ fn a_failed_renewal_keeps_the_lease_and_its_end() {
 
 #[test]
 fn the_lease_ends_when_the_file_is_closed() {
-    let world = ServiceWorld::new(1, 1);
-    world
-        .set("nrs_policies", "fairshare uid_fair")
-        .expect("a policy");
-    let (instance, _) = world.settings(|settings| settings.instance(&world));
+    let (world, _) = with_factor();
     let bind = || world.agent.borrow_mut().bind();
     assert!(bind() && !bind());
-    set_factor(&world, instance).expect("current");
     world.agent(|agent| agent.unbind(world.now.get()));
     assert_eq!(steps(&world), [0, 1]);
     assert_eq!(counted(&world), (1, 0, 1));

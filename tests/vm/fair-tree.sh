@@ -325,7 +325,8 @@ rates() {
 	gather 6 ended
 	for i in "${!want[@]}"; do
 		[ "${want[i]}" = 0 ] || within "$1" $((got[i] * 1000)) $((want[i] * time / 1000)) ||
-			fail "not $* requests/s: $(cat "$(at svc nrs_fairshare_stats)")"
+			fail "not $* requests/s: ${got[*]}: $(cat "$(at svc nrs_fairshare_stats)" \
+				"$(at svc clients)")"
 	done
 }
 
@@ -454,6 +455,9 @@ percent() {
 	echo 4 >/sys/kernel/config/nrs/below/slots
 	sleep 4
 	echo 8 >/sys/kernel/config/nrs/below/slots
+	# The search may have found 4 slots, which it keeps for a rest.
+	wait_for 20 'grep -Eq "knee: ([89]|[1-9][0-9])" "$(at svc clients)"' ||
+		fail "$(cat "$(at svc clients)")"
 	sleep 0.5
 	rates 5 320 320
 	grep -q "limits_full: 0" "$(at svc nrs_policies)"

@@ -42,6 +42,8 @@ remarks() {
 # fail TEXT...: Prints the reason and ends the check.
 fail() {
 	echo "$*"
+	# The result of a check has the last lines only.
+	[[ $* != *$'\n'* ]] || echo "${*%%$'\n'*}"
 	exit 1
 }
 

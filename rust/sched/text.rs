@@ -118,23 +118,15 @@ impl PolicyRow<'_> {
 }
 
 /// Writes the text of `nrs_policies`; `high` is `None` for a service without high-priority heads.
-pub fn write_policies<W: Write>(
+pub fn write_policies<'a, W: Write>(
     out: &mut W,
-    regular: &[PolicyRow<'_>],
-    high: Option<&[PolicyRow<'_>]>,
+    mut regular: impl Iterator<Item = PolicyRow<'a>>,
+    mut high: impl Iterator<Item = PolicyRow<'a>>,
 ) -> fmt::Result {
     out.write_str("\nregular_requests:\n")?;
-    for row in regular {
-        write_row(out, row)?;
-    }
-    let Some(high) = high else {
-        return Ok(());
-    };
+    regular.try_for_each(|row| write_row(out, &row))?;
     out.write_str("high_priority_requests:\n")?;
-    for row in high {
-        write_row(out, row)?;
-    }
-    Ok(())
+    high.try_for_each(|row| write_row(out, &row))
 }
 
 /// Writes one block of `nrs_policies`.
@@ -370,7 +362,7 @@ mod tests {
         ];
         let high = [row("fifo", None, PolicyState::Stopped)];
         let mut out = String::new();
-        write_policies(&mut out, &regular, Some(&high)).unwrap();
+        write_policies(&mut out, regular.into_iter(), high.into_iter()).unwrap();
         let lines = [
             "",
             "regular_requests:",

@@ -10,7 +10,8 @@
 #            io.cost, dm-tbf, dm-fairshare, dm-qbm (device-mapper targets of nrs), nrs (fairshare as
 #            the device's I/O scheduler, with as many slots as the device serves at a time),
 #            nrs-nohold, nrs-all[-SLOTS] (no slot, or all, kept free for a client with one request
-#            at a time), nrs-SLOTS
+#            at a time), nrs-latency[-PERCENT] (a latency to aim for, a little above that of the
+#            idle device, or PERCENT of that), nrs-SLOTS
 #   client   the owner of a share: client N has cgroup cN and uid 1000+N, so that each peer can
 #            identify it
 #   measure  one run of clients: one, mix, mix1, mix10, poisson, equal, four, eight, lone
@@ -28,11 +29,13 @@ measures=(one mix mix1 mix10 poisson equal four eight lone)
 case ${1:-} in measures=*) IFS=, read -ra measures <<<"${1#*=}" && shift ;; esac
 all_peers=(
 	none mq-deadline kyber bfq bfq-idle0 io.max io.cost dm-tbf dm-fairshare dm-qbm
-	nrs nrs-nohold nrs-all nrs-all-2 nrs-all-3 nrs-all-4 nrs-1 nrs-2 nrs-4 nrs-8 nrs-16 nrs-auto
+	nrs nrs-nohold nrs-latency nrs-latency-125 nrs-latency-150
+	nrs-all nrs-all-2 nrs-all-3 nrs-all-4 nrs-1 nrs-2 nrs-4 nrs-8 nrs-16 nrs-auto
 )
 peers=("$@")
 [ $# -gt 0 ] || peers=("${all_peers[@]}")
 groups=/sys/fs/cgroup
+aim=0        # latency to aim for, us
 band_mbps=32 # MiB/s of the device with limited bandwidth
 slots=8      # requests that the device serves at a time
 margin=95    # percent of the measured capacity that is guaranteed, capped or modelled
@@ -59,20 +62,20 @@ make_device() {
 	disk=$device settle=200 lasts=$(part 1500) lasts_mix=$(part 4000)
 	case $device in
 	fast)
-		slots=64 lasts=$(part 600) lasts_mix=$(part 1000)
+		slots=64 aim=200 lasts=$(part 600) lasts_mix=$(part 1000)
 		null_blk_create fast size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues=1
 		;;
 	band)
 		# The device serves a burst each 20 ms, so the first shares take longer to settle.
-		settle=800 lasts=$(part 3000)
+		settle=800 lasts=$(part 3000) aim=500
 		null_blk_create band size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues=1 \
 			mbps=$band_mbps
 		;;
-	slow) slow_disk slow 2000000 size=1024 ;;
-	slow8) lasts=$(part 3000) && slow_disk slow8 8000000 size=1024 ;;
+	slow) aim=2350 && slow_disk slow 2000000 size=1024 ;;
+	slow8) lasts=$(part 3000) aim=8600 && slow_disk slow8 8000000 size=1024 ;;
 	loop)
 		# Blocks of 4 KiB take the fewest instructions.
-		disk=loop0 slots=4 settle=400 lasts=$(part 3000)
+		disk=loop0 slots=4 aim=9200 settle=400 lasts=$(part 3000)
 		slow_disk back 8000000 size=160 blocksize=4096 memory_backed=1
 		mke2fs -q -t ext4 -m 0 /dev/back
 		modprobe ext4
@@ -145,12 +148,17 @@ set_up() {
 		;;
 	nrs*)
 		case $1 in
-		nrs | nrs-nohold | nrs-all) nrs slots "$slots" ;;
+		nrs | nrs-nohold | nrs-all | nrs-latency*) nrs slots "$slots" ;;
 		*) nrs slots "${1##*-}" ;;
 		esac
 		case $1 in
 		nrs-nohold) nrs nrs_fairshare_hold_permille 0 ;;
 		nrs-all*) nrs nrs_fairshare_hold all && nrs nrs_fairshare_hold_permille 1000 ;;
+		nrs-latency) nrs nrs_fairshare_latency_us "$aim" && nrs nrs_fairshare_hold_permille 1000 ;;
+		nrs-latency-*)
+			nrs nrs_fairshare_latency_us $((aim * ${1##*-} / 100))
+			nrs nrs_fairshare_hold_permille 1000
+			;;
 		esac
 		nrs nrs_policies 'fairshare uid_fair'
 		;;
@@ -289,8 +297,8 @@ load() {
 # session PEER: Measures the peer. Of other settings than the usual one only the mix is of interest.
 session() {
 	local name settle=$settle
-	# The search for the slots takes some seconds.
-	case $1 in nrs-auto) settle=5000 ;; esac
+	# The search for the number of slots takes some seconds.
+	case $1 in nrs-auto | nrs-latency*) settle=5000 ;; esac
 	for name in "${measures[@]}"; do
 		case $1-$name in
 		nrs-nohold-mix* | nrs-nohold-poisson | nrs-all-mix* | nrs-all-poisson) ;;

@@ -103,10 +103,36 @@ one_at_a_time() {
 	more 1 $((5600000 * part)) "$held"
 }
 
+# Verifies that 98 of 100 requests of a user with one process that sends one request at a time are
+# within a latency that is aimed for, and that a latency below the time of a request is given up.
+aimed() {
+	local within beyond
+	setup
+	policy svc 'fairshare uid_fair'
+	set_to svc nrs_fairshare_hold_permille 1000
+	set_to svc nrs_fairshare_latency_us 9000
+	begin a as=1001 --numjobs=4
+	begin b as=1002 --iodepth=1
+	saturated 48 a
+	window 4 ended a b >/dev/null
+	within=$(policy_counter latency_within) beyond=$(policy_counter latency_beyond)
+	read -r a b < <(window 4 ended a b)
+	within=$(($(policy_counter latency_within) - within))
+	beyond=$(($(policy_counter latency_beyond) - beyond))
+	say "$b of $((a + b)); within $within, beyond $beyond; $(policy_counter latency_slots) slots," \
+		"$(policy_counter held_permille) permille"
+	more 0.9 "$within" "$b" && more 1 "$within" $((50 * beyond))
+	[ "$(policy_counter latency_given_up)" = 0 ]
+	set_to svc nrs_fairshare_latency_us 4000
+	wait_for 20 '[ "$(policy_counter latency_given_up)" = 1 ]' ||
+		fail "$(cat "$(at svc nrs_policies)")"
+}
+
 try 60 "uid_fair: 32 processes against one, equal bytes within 5 %" uid
 try 60 "uid_fair: 4 KiB against 64 KiB, equal bytes within 5 %" sizes
 try 60 "a slot kept free for one request at a time, within the credit" one_at_a_time
 try 60 "all slots kept free for one request at a time" one_at_a_time 1000 all
+try 60 "a latency that is aimed for is met, or given up" aimed
 long try 60 "jobid_fair: two programs, equal bytes within 5 %" jobid
 remarks '^(bytes|ended|pages)'
 summary

@@ -71,7 +71,7 @@ parameters() {
 	ctl 0 get_param -n a.b.nrs_fairshare_weights
 	[[ $said == *uid:6* && $said != *uid:5* ]] || fail "weights: $said"
 	ctl 0 list_param -R -F ost_io
-	[ "$(wc -l <<<"$said")" = 81 ] || fail "$said"
+	[ "$(wc -l <<<"$said")" = 82 ] || fail "$said"
 	# All readable parameters are readable.
 	ctl 0 get_param -R ost_io
 }

@@ -480,7 +480,7 @@ impl<I: Item> Part<I> for State<I> {
                 let nodes = &mut self.members;
                 self.selector.charge::<false>(nodes, idx, charge, next);
             }
-            if is_only && self.holds.has_all(view.now) && !view.force {
+            if is_only && self.holds.has_several(view.now) && !view.force {
                 self.expect_after_dispatch(idx, charge, view.now);
             }
         }
@@ -581,6 +581,9 @@ impl<I: Item> Part<I> for State<I> {
             if !is_active && !self.expect(idx, cost, now) {
                 self.members.table.idle(idx, now);
             }
+            if is_active && self.holds.has_aim() {
+                self.members.details.forget_arrival(idx);
+            }
         }
         self.holds.note_end(now, self.queued > 0);
         self.holds.is_watching()
@@ -615,6 +618,7 @@ impl<I: Item> Part<I> for State<I> {
     fn age(&mut self, now: u64, max: u32) -> bool {
         self.time = now;
         self.expire_holds(now);
+        self.count_holds(now);
         let more = self.members.expire(now, max, &mut self.selector);
         let entries = self.members.table.entry_count();
         for _ in 0..max.min(entries) {

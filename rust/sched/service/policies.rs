@@ -5,8 +5,9 @@
 use super::{of_head, HeadAccess, Primaries, ServiceHead, ServiceParts};
 use crate::sched::{
     count::Count,
-    error::{Error, Result},
+    error::Result,
     item::Item,
+    mem::GrowingList,
     policy::{control::ByHead, Config, Kind, Part, COUNTS_MAX},
     report::Report,
     text::{self, PolicyRow, PolicyState},
@@ -23,10 +24,8 @@ struct PolicySum {
     counts: [u64; COUNTS_MAX],
 }
 
-const KINDS: usize = Kind::ALL.len();
-
-/// The policies of one head, in the order of [`Kind::ALL`].
-type HeadSums = [PolicySum; KINDS];
+/// The policies of one head, in the order of [`Kind::ALL`]; too large for the stack.
+type HeadSums = GrowingList<PolicySum>;
 
 impl PolicySum {
     const fn of(kind: Kind) -> Self {
@@ -42,7 +41,7 @@ impl PolicySum {
 
 fn add<I: Item>(sums: &mut HeadSums, head: &ServiceHead<I>) {
     for status in head.instances() {
-        let mut all = sums.iter_mut();
+        let mut all = sums.as_mut_slice().iter_mut();
         let Some(sum) = all.find(|sum| sum.kind == status.tag.kind()) else {
             bug!();
             continue;
@@ -58,8 +57,11 @@ fn add<I: Item>(sums: &mut HeadSums, head: &ServiceHead<I>) {
 }
 
 /// Returns the rows for one head, whose primary was started with `primary`.
-fn rows<'a>(sums: &'a HeadSums, primary: &'a Option<Config>) -> [PolicyRow<'a>; KINDS] {
-    sums.each_ref().map(|sum| PolicyRow {
+fn rows<'a>(
+    sums: &'a HeadSums,
+    primary: &'a Option<Config>,
+) -> impl Iterator<Item = PolicyRow<'a>> {
+    sums.as_slice().iter().map(|sum| PolicyRow {
         name: sum.kind.name(),
         argument: primary
             .as_ref()
@@ -76,9 +78,14 @@ fn rows<'a>(sums: &'a HeadSums, primary: &'a Option<Config>) -> [PolicyRow<'a>; 
 
 /// Returns the policies of both heads.
 fn sums(host: &impl ServiceParts) -> Result<ByHead<HeadSums>> {
-    let kinds = Kind::ALL.first_chunk::<KINDS>();
-    let kinds = kinds.ok_or(Error::invalid("no policies"))?;
-    let mut sums: ByHead<HeadSums> = [kinds.map(PolicySum::of); 2];
+    let stopped = || -> Result<HeadSums> {
+        let mut sums = GrowingList::with_capacity(Kind::ALL.len())?;
+        for kind in Kind::ALL {
+            sums.push(PolicySum::of(*kind))?;
+        }
+        Ok(sums)
+    };
+    let mut sums: ByHead<HeadSums> = [stopped()?, stopped()?];
     for head in host.heads() {
         let sums = of_head(&mut sums, head.priority());
         head.with(|head| add(sums, head));
@@ -90,7 +97,7 @@ fn sums(host: &impl ServiceParts) -> Result<ByHead<HeadSums>> {
 ///
 /// # Errors
 ///
-/// `ENOSPC`: `out` is full.
+/// `ENOSPC`: `out` is full. `ENOMEM`.
 pub fn write_policies(
     host: &impl ServiceParts,
     primaries: &Primaries,
@@ -100,8 +107,8 @@ pub fn write_policies(
     let [regular_config, high_config] = primaries;
     Ok(text::write_policies(
         &mut &mut *out,
-        &rows(regular, regular_config),
-        Some(&rows(high, high_config)),
+        rows(regular, regular_config),
+        rows(high, high_config),
     )?)
 }
 
@@ -109,7 +116,7 @@ pub fn write_policies(
 ///
 /// # Errors
 ///
-/// `ENOSPC`: `report` is full.
+/// `ENOSPC`: `report` is full. `ENOMEM`.
 pub fn report_policies(
     host: &impl ServiceParts,
     primaries: &Primaries,
@@ -122,9 +129,7 @@ pub fn report_policies(
             list.entry(|head| {
                 head.word("name", name)?;
                 head.entries("policies", |list| {
-                    rows(sums, primary)
-                        .iter()
-                        .try_for_each(|row| row.report(list))
+                    rows(sums, primary).try_for_each(|row| row.report(list))
                 })
             })?;
         }

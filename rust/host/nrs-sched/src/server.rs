@@ -341,6 +341,24 @@ impl Server {
         self.apply_pending();
     }
 
+    /// Sets the number of slots.
+    pub fn set_slots(&mut self, slots: u32) {
+        self.env.slot_pool.set_slots(slots);
+        self.run_all();
+    }
+
+    /// Returns the slots in use.
+    pub fn used(&self) -> u32 {
+        self.env.slot_pool.used().active()
+    }
+
+    /// Adds the counters of the policies of the regular head to `sums`, in the order of their rows.
+    pub fn add_counts(&mut self, sums: &mut [u64]) {
+        for (_, part) in self.machine.head(Priority::Regular).parts_mut() {
+            part.add_counts(sums);
+        }
+    }
+
     /// Takes a slot, as another partition does; returns false if none is free.
     pub fn occupy_slot(&mut self) -> bool {
         let limits = self.env.limits();

@@ -40,13 +40,19 @@
 //! free with several partitions, because none knows the order of all leaves, and while more leaves
 //! send one request at a time than can be expected.
 //!
+//! # Aim
+//!
+//! With a latency to aim for, as many slots are kept free for a leaf as that takes ([`aim`]), from
+//! the dispatch of its request on if that is more than one. Others use the rest. If it takes less
+//! than one slot, slots are not spread either.
+//!
 //! # Spread
 //!
 //! Requests that begin together often end together, and then an entity that sends few requests
 //! waits until they end, whether its next one was expected or not. While there are such entities,
 //! slots are used one after the other, [`spread`] apart, so that requests end apart, too. The time
-//! is paid from the same credit, of which half is left for holds. A request of an entity that had
-//! none ends the pause.
+//! is paid from the same credit, of which half is left for holds, and is no more than
+//! [`SPREAD_PERMILLE`] of the time. A request of an entity that had none ends the pause.
 //!
 //! # Bound of the loss
 //!
@@ -63,18 +69,20 @@ use super::{
     State,
 };
 use crate::sched::{
-    bucket::{instant, span, BucketLevel, Charge, Pace},
     count::Count,
     item::{Cost, Item},
     policy::{FreeSlots, Hold},
     units::{NSEC_PER_MSEC, NSEC_PER_SEC, NSEC_PER_USEC},
 };
 
+mod aim;
+mod credit;
+
+use aim::LatencyAim;
+use credit::{Credit, Payment, AHEAD};
+
 /// Largest number of leaves that are expected at a time.
 const EXPECTED_MAX: usize = 4;
-
-/// Time for which credit is kept, ns.
-const AHEAD: u64 = 100 * NSEC_PER_MSEC;
 
 /// Time after the end of an entity's only request for which slots are spread, and after a lack of
 /// places for which not all slots are kept free, ns.
@@ -82,6 +90,9 @@ const SPREAD_FOR: u64 = NSEC_PER_SEC;
 
 /// Largest number of slots that are spread.
 const SPREAD_SLOTS: u32 = 32;
+
+/// Largest part of the time of all slots for which slots are spread, thousandths.
+const SPREAD_PERMILLE: u64 = 20;
 
 /// Shortest mean time between two ends at which slots are spread, ns. With shorter times the
 /// handling of requests, and not the device, may be the limit.
@@ -108,6 +119,8 @@ pub struct HoldTerms {
     longest: u64,
     /// Slots that are kept free for a leaf.
     slots: HoldSlots,
+    /// Latency that is aimed for, ns; 0: none.
+    aim: u64,
 }
 
 impl HoldTerms {
@@ -117,14 +130,29 @@ impl HoldTerms {
             permille: tunables.hold_permille.get().into(),
             longest: u64::from(tunables.hold_us.get()).saturating_mul(NSEC_PER_USEC),
             slots: tunables.hold,
+            aim: u64::from(tunables.latency_us.get()).saturating_mul(NSEC_PER_USEC),
         }
+    }
+
+    /// Returns the terms of the time for which slots are spread.
+    fn of_spread(&self) -> Self {
+        Self {
+            permille: self.permille.min(SPREAD_PERMILLE),
+            ..*self
+        }
+    }
+
+    /// Returns true if more than one slot may be kept free for a leaf.
+    const fn has_several(&self) -> bool {
+        matches!(self.slots, HoldSlots::All) || self.aim > 0
     }
 
     /// Returns the largest price of a hold, ns of all slots.
     const fn largest(&self) -> u64 {
-        match self.slots {
-            HoldSlots::One => self.longest / 2,
-            HoldSlots::All => self.longest,
+        if self.has_several() {
+            self.longest
+        } else {
+            self.longest / 2
         }
     }
 }
@@ -134,6 +162,8 @@ impl HoldTerms {
 pub struct Pauses {
     /// Time at which the last request ended; 0 if it is not known.
     ended: u64,
+    /// Time at which the only request arrived; 0 if there are others.
+    since: u64,
     /// Moving average; 0 before the first pause.
     average: u32,
     /// Moving average of the time that a request takes from its dispatch on; 0 if unknown.
@@ -143,6 +173,7 @@ pub struct Pauses {
 impl Pauses {
     /// Notes a request that arrives at `now`, ns.
     fn arrived(&mut self, now: u64, longest: u64) {
+        self.since = now;
         let ended = core::mem::take(&mut self.ended);
         if ended == 0 {
             return;
@@ -158,6 +189,19 @@ impl Pauses {
     /// Forgets the time of the last end.
     pub(super) fn forget_end(&mut self) {
         self.ended = 0;
+    }
+
+    /// Notes that there are other requests.
+    pub(super) fn forget_arrival(&mut self) {
+        self.since = 0;
+    }
+
+    /// Notes the end at `now`, ns, of the last request. Returns the time since its arrival, ns, if
+    /// there were no others.
+    fn ended(&mut self, now: u64) -> Option<u64> {
+        self.ended = now;
+        let since = core::mem::take(&mut self.since);
+        (since > 0).then(|| now.saturating_sub(since))
     }
 
     /// Returns true if the next request usually comes within `longest`, ns, after an end.
@@ -210,97 +254,6 @@ impl LeafPhase {
     }
 }
 
-/// Payment in advance for slots that stay free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Payment {
-    /// Number of slots.
-    slots: u32,
-    /// Beginning and end of the time, ns.
-    since: u64,
-    until: u64,
-    /// Price, ns of all slots.
-    price: u64,
-}
-
-impl Payment {
-    /// Creates the payment for `slots` of `all` slots from `since` until `until`, ns.
-    fn of(slots: u32, all: u32, since: u64, until: u64) -> Self {
-        let time = until.saturating_sub(since).saturating_mul(slots.into());
-        Self {
-            slots,
-            since,
-            until,
-            price: time.checked_div(all.into()).unwrap_or(time),
-        }
-    }
-
-    /// Returns the price of the time from `now` on.
-    fn left(&self, now: u64) -> u64 {
-        let all = self.until.saturating_sub(self.since);
-        let left = self.until.saturating_sub(now).min(all);
-        let left = self.price.saturating_mul(left).checked_div(all);
-        left.unwrap_or(0)
-    }
-}
-
-/// Time for which slots may be kept free, as a bucket: a token is one nanosecond of all slots.
-#[derive(Clone, Copy)]
-struct Credit {
-    level: BucketLevel,
-    pace: Pace,
-    /// Largest credit, ticks: at least for one longest hold of all slots, or of one of two.
-    window: u64,
-}
-
-impl Credit {
-    /// Creates the whole credit of one of `parts` parts.
-    fn new(terms: &HoldTerms, parts: u64) -> Self {
-        let share = terms.permille.saturating_mul(NSEC_PER_SEC / 1000);
-        let pace = Pace::new(share.checked_div(parts).unwrap_or(share));
-        Self {
-            level: BucketLevel::FULL,
-            pace,
-            window: span(AHEAD).max(pace.span(terms.largest())),
-        }
-    }
-
-    /// Returns the instant before which credit is lost at `now`, an instant.
-    fn floor(&self, now: u64) -> u64 {
-        now.saturating_sub(self.window)
-    }
-
-    /// Continues with other terms at `now`, ns; the tokens stay.
-    fn adjust(&mut self, new: Self, now: u64) {
-        let now = instant(now);
-        let level = self.level.at_least(self.floor(now));
-        let [before, after] = [self.pace, new.pace].map(|pace| pace.span(NSEC_PER_SEC));
-        *self = Self {
-            level: level.rescale(BucketLevel::FULL, now, before, after, 0),
-            ..new
-        };
-    }
-
-    /// Takes the price of `payment`, and leaves at least `rest` ticks; returns `None` beyond the
-    /// credit.
-    fn buy(&mut self, payment: Payment, rest: u64) -> Option<Payment> {
-        let (now, span) = (instant(payment.since), self.pace.span(payment.price));
-        let need = span.saturating_add(rest);
-        let (floor, charge) = (self.floor(now), Charge { need, span });
-        if self.level.ready(floor, charge) > now {
-            return None;
-        }
-        self.level = self.level.take(floor, charge);
-        Some(payment)
-    }
-
-    /// Returns the rest of `payment` from `now` on, ns; returns what was used, ns of all slots.
-    fn refund(&mut self, payment: Payment, now: u64) -> u64 {
-        let left = payment.left(now);
-        self.level = self.level.refund(self.pace.span(left));
-        payment.price.saturating_sub(left)
-    }
-}
-
 /// Leaf whose next request is expected.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
@@ -309,7 +262,44 @@ struct Expected {
     until: u64,
     /// Time of the dispatch of the request before, ns; 0 if that is not in flight.
     dispatched: u64,
+    /// Number of slots to keep free.
+    slots: u32,
     phase: LeafPhase,
+}
+
+impl Expected {
+    /// Creates an expectation whose time has not begun.
+    const fn new(idx: u32, dispatched: u64, slots: u32, phase: LeafPhase) -> Self {
+        Self {
+            idx,
+            until: 0,
+            dispatched,
+            slots,
+            phase,
+        }
+    }
+}
+
+/// Part of the time of all slots that is kept free, of each second.
+#[derive(Clone, Copy, Default)]
+struct HoldPrice {
+    /// Beginning of this second, ns, and time of all slots in it that was used, ns.
+    since: u64,
+    used: u64,
+    /// Part of the last second, thousandths.
+    permille: u64,
+}
+
+impl HoldPrice {
+    /// Adds `used`, ns of all slots, at `now`, ns.
+    fn add(&mut self, used: u64, now: u64) {
+        self.used.count(used);
+        let time = now.saturating_sub(self.since);
+        if time >= NSEC_PER_SEC {
+            self.permille = self.used.checked_div(time / 1000).unwrap_or_default();
+            (self.since, self.used) = (now, 0);
+        }
+    }
 }
 
 /// Expected leaves of a part, and their credit.
@@ -324,6 +314,11 @@ pub struct Holds {
     /// Number of parts that share the time.
     parts: u64,
     credit: Credit,
+    /// Part of the credit for which slots may be spread.
+    spread_credit: Credit,
+    aim: LatencyAim,
+    /// Number of slots of the device, as far as known.
+    slots: u32,
     count: u8,
     expected: [Option<Expected>; EXPECTED_MAX],
     /// Time until which not all slots are kept free, ns.
@@ -339,6 +334,7 @@ pub struct Holds {
     pause: Payment,
     /// Time of all slots that was used and is not counted yet, ns.
     uncounted: u64,
+    price: HoldPrice,
 }
 
 impl Holds {
@@ -349,6 +345,9 @@ impl Holds {
             terms,
             parts,
             credit: Credit::new(&terms, parts),
+            spread_credit: Credit::new(&terms.of_spread(), parts),
+            aim: LatencyAim::new(terms.aim),
+            slots: 0,
             count: 0,
             expected: [None; EXPECTED_MAX],
             crowded_until: 0,
@@ -358,30 +357,49 @@ impl Holds {
             pause_until: 0,
             pause: Payment::default(),
             uncounted: 0,
+            price: HoldPrice::default(),
         }
     }
 
     /// Sets the terms at `now`, ns; the credit stays within them.
     pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
         self.terms = terms;
-        self.credit.adjust(Credit::new(&terms, self.parts), now);
-    }
-
-    /// Returns true if all slots are kept free, and the next request of a leaf can be expected from
-    /// a dispatch on. One slot is kept free by several partitions, whose common order is not known
-    /// here, and while more leaves send one request at a time than can be expected.
-    #[inline]
-    pub(super) fn has_all(&self, now: u64) -> bool {
-        self.terms.slots == HoldSlots::All && self.parts == 1 && self.crowded_until <= now
-    }
-
-    /// Returns the largest number of slots for a leaf.
-    fn each(&self, now: u64) -> u32 {
-        if self.has_all(now) {
-            u32::MAX
-        } else {
-            1
+        self.aim.set(terms.aim);
+        let new = [terms, terms.of_spread()].map(|terms| Credit::new(&terms, self.parts));
+        for (credit, new) in [&mut self.credit, &mut self.spread_credit].into_iter().zip(new) {
+            credit.adjust(new, now);
         }
+    }
+
+    /// Returns true if more than one slot may be kept free, and the next request of a leaf can be
+    /// expected from a dispatch on. One slot is kept free by several partitions, whose common order
+    /// is not known here, and while more leaves send one request at a time than can be expected.
+    #[inline]
+    pub(super) fn has_several(&self, now: u64) -> bool {
+        self.terms.has_several() && self.parts == 1 && self.crowded_until <= now
+    }
+
+    /// Returns the number of slots to keep free for the next leaf.
+    fn next_slots(&mut self, now: u64) -> u32 {
+        if !self.has_several(now) {
+            1
+        } else if self.aim.is_set() {
+            self.aim.next_slots(self.slots)
+        } else {
+            u32::MAX
+        }
+    }
+
+    /// Returns true if there is a latency to aim for.
+    #[inline]
+    pub(super) fn has_aim(&self) -> bool {
+        self.aim.is_set()
+    }
+
+    /// Returns true if a leaf for which several slots are kept free was chosen: others wait for it.
+    fn is_exclusive(&self) -> bool {
+        let is_exclusive = |one: &Expected| one.slots > 1 && one.phase.payment().is_some();
+        self.iter().any(is_exclusive)
     }
 
     /// Returns true if leaves are expected.
@@ -406,16 +424,16 @@ impl Holds {
         self.expected.iter_mut().find(is_at)
     }
 
-    /// Begins to expect the leaf at index `idx` from `now` on, ns. Returns false if there is no
+    /// Begins to expect a leaf for the longest hold from `now` on, ns. Returns false if there is no
     /// room.
-    fn add(&mut self, idx: u32, now: u64, dispatched: u64, phase: LeafPhase) -> bool {
+    fn add(&mut self, one: Expected, now: u64) -> bool {
         let is_measured = |one: &Expected| one.phase == LeafPhase::InFlight;
         let mut places = self.expected.iter();
         let unused = places.position(Option::is_none);
         // Times of service can be measured later.
         let mut places = self.expected.iter();
         let measured = places.position(|place| place.as_ref().is_some_and(is_measured));
-        let place = unused.or(measured.filter(|_| phase != LeafPhase::InFlight));
+        let place = unused.or(measured.filter(|_| one.phase != LeafPhase::InFlight));
         let Some(place) = place.and_then(|place| self.expected.get_mut(place)) else {
             self.crowded_until = now.saturating_add(SPREAD_FOR);
             return false;
@@ -424,10 +442,8 @@ impl Holds {
             self.count.count(1);
         }
         *place = Some(Expected {
-            idx,
             until: now.saturating_add(self.terms.longest),
-            dispatched,
-            phase,
+            ..one
         });
         true
     }
@@ -525,7 +541,7 @@ impl Holds {
     /// Returns true if slots are spread.
     #[inline]
     fn is_spreading(&self) -> bool {
-        self.spread_until > 0 && self.gap >= GAP_MIN
+        self.spread_until > 0 && self.gap >= GAP_MIN && self.aim.needs_a_slot()
     }
 
     /// Returns true if slots may stay free.
@@ -551,25 +567,41 @@ impl Holds {
     /// Pays for the free slots until the end of the pause; returns false beyond the credit.
     fn pay_for_pause(&mut self, slots: &FreeSlots, now: u64) -> bool {
         if self.pause.slots != slots.free {
-            self.end_payment(self.pause, now);
+            self.refund_pause(now);
             let pause = Payment::of(slots.free, slots.slots, now, self.pause_until);
-            // Half of the credit is for holds, which help more.
-            let rest = self.credit.window / 2;
-            self.pause = self.credit.buy(pause, rest).unwrap_or_default();
+            self.pause = self.buy_pause(pause).unwrap_or_default();
         }
         self.pause.slots > 0
     }
 
+    /// Takes the price of a pause; returns `None` beyond the credit.
+    fn buy_pause(&mut self, pause: Payment) -> Option<Payment> {
+        self.spread_credit.buy(pause, 0)?;
+        // Half of the credit is for holds, which help more.
+        let rest = self.credit.window / 2;
+        let bought = self.credit.buy(pause, rest);
+        if bought.is_none() {
+            self.spread_credit.refund(pause, 0);
+        }
+        bought
+    }
+
+    /// Ends the payment for the pause at `now`, ns.
+    fn refund_pause(&mut self, now: u64) {
+        let pause = core::mem::take(&mut self.pause);
+        self.spread_credit.refund(pause, now);
+        self.end_payment(pause, now);
+    }
+
     /// Ends the pause at `now`, ns.
     fn end_pause(&mut self, now: u64) {
-        let pause = core::mem::take(&mut self.pause);
-        self.end_payment(pause, now);
+        self.refund_pause(now);
         self.pause_until = 0;
     }
 
     /// Pays for the `slots` that are kept free for each chosen leaf, as far as the credit suffices.
     fn pay(&mut self, slots: &FreeSlots, now: u64) {
-        if self.has_all(now) {
+        if self.is_exclusive() {
             // The device may be idle until then.
             self.last_end = 0;
         }
@@ -582,7 +614,7 @@ impl Holds {
                 continue;
             };
             // The other partitions may have all slots.
-            let wanted = free.min(self.each(now)).max(1);
+            let wanted = free.min(one.slots).max(1);
             free = free.saturating_sub(wanted);
             if paid.slots >= wanted {
                 continue;
@@ -604,9 +636,10 @@ impl Holds {
     }
 
     /// Returns the number of slots to keep free for the leaves that were chosen.
-    fn wanted(&self, now: u64) -> u32 {
-        let chosen = self.iter().filter_map(|one| one.phase.payment());
-        chosen.fold(0, |sum, _| sum.saturating_add(self.each(now)))
+    fn wanted(&self) -> u32 {
+        let is_chosen = |one: &&Expected| one.phase.payment().is_some();
+        let chosen = self.iter().filter(is_chosen);
+        chosen.fold(0, |sum, one| sum.saturating_add(one.slots))
     }
 
     /// Returns the slots that are paid for.
@@ -634,7 +667,7 @@ impl<I: Item> State<I> {
         let Some(pauses) = self.members.details.pauses_mut(idx) else {
             return false;
         };
-        pauses.ended = now;
+        let latency = pauses.ended(now);
         let longest = self.holds.terms.longest;
         let before = self.holds.request_ended(idx, now);
         if let Some((dispatched, _)) = before {
@@ -642,21 +675,35 @@ impl<I: Item> State<I> {
         }
         if self.queued > 0 {
             self.holds.watch(now);
+            if let Some(latency) = latency.filter(|_| self.holds.has_aim()) {
+                self.note_latency(latency, now);
+            }
         }
         if before.is_some_and(|(_, is_expected)| is_expected) {
             return true;
         }
-        let are_short = pauses.are_short(longest);
+        let are_short = self.members.details.pauses_mut(idx);
+        let are_short = are_short.is_some_and(|pauses| pauses.are_short(longest));
         let Some((_, charge_model)) = self.members.open(idx).filter(|_| are_short) else {
             return false;
         };
         let charge = charge_model.of(cost);
-        self.may_expect(idx, now) && self.compete(idx, charge, 0, now)
+        let slots = self.holds.next_slots(now);
+        slots > 0 && self.may_expect(idx, now) && self.compete(idx, charge, 0, slots, now)
+    }
+
+    /// Notes the latency of a request that ended at `now`, ns.
+    fn note_latency(&mut self, latency: u64, now: u64) {
+        let holds = &mut self.holds;
+        let is_within = holds.aim.record(latency, holds.slots, now);
+        let counts = &mut self.members.counts;
+        counts.latency_within.count(is_within.into());
+        counts.latency_beyond.count((!is_within).into());
     }
 
     /// Notes the dispatch of the only request of the leaf at index `idx`, which costs `charge`, if
-    /// all slots are kept free. If such requests are short, the next one is expected from now on:
-    /// no other begins meanwhile.
+    /// several slots may be kept free. If such requests are short, or there is a latency to aim
+    /// for, the next one is expected from now on: no other takes these slots meanwhile.
     #[cold]
     #[inline(never)]
     pub(super) fn expect_after_dispatch(&mut self, idx: u32, charge: u32, now: u64) {
@@ -664,14 +711,20 @@ impl<I: Item> State<I> {
         let Some(pauses) = self.members.details.pauses_mut(idx) else {
             return;
         };
-        let include_service = pauses.include_service(longest);
+        let include_service = self.holds.has_aim() || pauses.include_service(longest);
         if !pauses.are_short(longest) || !self.may_expect(idx, now) {
             return;
         }
+        let slots = self.holds.next_slots(now);
+        if slots < 2 {
+            return;
+        }
         if include_service {
-            self.compete(idx, charge, now, now);
+            self.compete(idx, charge, now, slots, now);
         } else {
-            self.holds.add(idx, now, now, LeafPhase::InFlight);
+            let phase = LeafPhase::InFlight;
+            let one = Expected::new(idx, now, slots, phase);
+            self.holds.add(one, now);
         }
     }
 
@@ -682,11 +735,11 @@ impl<I: Item> State<I> {
         !alone && !self.is_throttled(idx, now)
     }
 
-    /// Adds the leaf at index `idx`, whose next request will cost `charge`, to the timeline.
-    /// Returns false if there is no room.
-    fn compete(&mut self, idx: u32, charge: u32, dispatched: u64, now: u64) -> bool {
-        let phase = LeafPhase::Competing;
-        let added = self.holds.add(idx, now, dispatched, phase);
+    /// Adds the leaf at index `idx`, whose next request will cost `charge` and needs `slots` free
+    /// slots, to the timeline. Returns false if there is no room.
+    fn compete(&mut self, idx: u32, charge: u32, dispatched: u64, slots: u32, now: u64) -> bool {
+        let one = Expected::new(idx, dispatched, slots, LeafPhase::Competing);
+        let added = self.holds.add(one, now);
         if added {
             self.selector.join(&mut self.members, idx, charge);
         }
@@ -720,7 +773,7 @@ impl<I: Item> State<I> {
             let counts = &mut self.members.counts;
             counts.holds_used.count(1);
         }
-        self.count_holds();
+        self.count_holds(now);
         if phase != Some(LeafPhase::Competing) {
             return false;
         }
@@ -780,7 +833,7 @@ impl<I: Item> State<I> {
                 counts.holds_unused.count(1);
             }
         }
-        self.count_holds();
+        self.count_holds(now);
         let is_in_flight = one.dispatched > 0;
         if !is_in_flight {
             self.members.table.idle(idx, now);
@@ -788,11 +841,20 @@ impl<I: Item> State<I> {
         is_in_flight
     }
 
-    /// Counts the time for which slots were kept free.
-    fn count_holds(&mut self) {
-        let used = core::mem::take(&mut self.holds.uncounted);
+    /// Counts the time for which slots were kept free until `now`, ns.
+    pub(super) fn count_holds(&mut self, now: u64) {
+        let holds = &mut self.holds;
+        let used = core::mem::take(&mut holds.uncounted);
+        holds.price.add(used, now);
         let counts = &mut self.members.counts;
         counts.held_ns.count(used);
+        counts.held_permille = holds.price.permille;
+        let is_given_up = holds.aim.is_given_up(now);
+        counts.latency_given_up = is_given_up.into();
+        counts.latency_slots = match holds.has_aim() {
+            true => holds.aim.guard().into(),
+            false => 0,
+        };
     }
 
     /// Ends the expectations whose time is over at `now`.
@@ -812,6 +874,7 @@ impl<I: Item> State<I> {
     #[inline(never)]
     pub(super) fn keep_free(&mut self, slots: &FreeSlots, now: u64) -> Option<Hold> {
         self.time = now;
+        self.holds.slots = slots.slots;
         self.expire_holds(now);
         if self.holds.spread_until <= now {
             self.holds.spread_until = 0;
@@ -829,8 +892,7 @@ impl<I: Item> State<I> {
             return Some(self.holds.slots());
         }
         for _ in 0..EXPECTED_MAX {
-            // All slots are for the first one.
-            if self.holds.has_all(now) && self.holds.wanted(now) > 0 {
+            if self.holds.is_exclusive() {
                 break;
             }
             let tree = self.selector.tree.as_mut();
@@ -839,17 +901,17 @@ impl<I: Item> State<I> {
                 break;
             }
         }
-        if slots.is_shared || slots.free <= self.holds.wanted(now) {
+        if slots.is_shared || slots.free <= self.holds.wanted() {
             self.holds.pay(slots, now);
         }
         let held = self.holds.slots();
         if held.slots >= slots.free {
             self.holds.end_pause(now);
-            self.count_holds();
+            self.count_holds(now);
             return Some(held);
         }
         let pause = self.holds.spread(slots, now);
-        self.count_holds();
+        self.count_holds(now);
         Some(pause.map_or(held, |until| Hold {
             slots: slots.free,
             until,

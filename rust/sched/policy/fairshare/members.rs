@@ -121,6 +121,14 @@ impl NodeStats {
         }
     }
 
+    /// Forgets when the only request of the leaf at index `idx` arrived, because it has others.
+    #[inline]
+    pub(super) fn forget_arrival(&mut self, idx: u32) {
+        if let Some(pauses) = self.pauses_mut(idx) {
+            pauses.forget_arrival();
+        }
+    }
+
     /// Returns the charges by `model` for requests of the leaf at index `idx`; `part` has the
     /// estimates of the part.
     #[inline]

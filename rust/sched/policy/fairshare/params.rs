@@ -68,6 +68,9 @@ parameters! {
             /// All slots: the device is idle.
             All = "all",
         ],
+        /// Latency that 99 of 100 requests of entities that send one at a time should not exceed;
+        /// 0: none.
+        "nrs_fairshare_latency_us" latency_us: [number LatencyUs, "us, ", 0..=10000000 = 0],
         /// Source of job sizes not set in the table.
         "nrs_fairshare_size_source" size_source: [choice SizeSource,
             /// Number of clients of the job ([`super::job_size::JobSizes`]).

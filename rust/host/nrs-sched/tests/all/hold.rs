@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Latency of clients that send one request at a time beside clients that keep many queued, on a
-//! device with as many places as slots; shares and throughput with slots kept free.
+//! Latency of clients that send one request at a time beside clients that keep many queued; shares
+//! and throughput with slots kept free, or as many as a latency takes.
 
 use nrs_sched::{
     arena::{attrs, fair_update, reserve, Request},
     attr::{Attrs, Id},
+    knee::{DeviceLoad, Knee, Totals, SAMPLE_MIN},
     policy::{
-        fairshare::params::{HoldPermille, HoldSlots, HoldUs},
+        fairshare::{
+            params::{HoldPermille, HoldSlots, HoldUs, LatencyUs},
+            Counts,
+        },
         Config, Kind, Tunables,
     },
     rng::Rng,
     server::{Relate, Server},
     sim::{assert_shares, SECOND},
+    statistics::Stats as _,
 };
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -74,7 +79,12 @@ struct Run {
     permille: u32,
     hold_us: u32,
     hold: HoldSlots,
+    latency_us: u32,
     slots: u32,
+    /// True if the number of slots is searched for.
+    auto: bool,
+    /// Number of requests that the device serves at the same time; the others wait in it.
+    places: usize,
     service: u64,
     /// Largest deviation of the times of requests and of the starts of clients, percent.
     spread: u64,
@@ -94,7 +104,10 @@ impl Run {
             permille,
             hold_us: 2000,
             hold: HoldSlots::One,
+            latency_us: 0,
             slots: 8,
+            auto: false,
+            places: 8,
             service: 8 * MS,
             spread: 5,
             seconds: 20,
@@ -127,11 +140,17 @@ impl Run {
 
     /// Returns the latencies of each client, ns, in increasing order.
     fn go(&self, clients: &[Client]) -> Vec<Vec<u64>> {
+        self.go_and_count(clients).0
+    }
+
+    /// Returns the latencies of each client, ns, in increasing order, and the counters.
+    fn go_and_count(&self, clients: &[Client]) -> (Vec<Vec<u64>>, Counts) {
         reserve(4096).unwrap();
         let mut tunables = Tunables::default();
         tunables.fairshare.hold_permille = HoldPermille::new(self.permille).unwrap();
         tunables.fairshare.hold_us = HoldUs::new(self.hold_us).unwrap();
         tunables.fairshare.hold = self.hold;
+        tunables.fairshare.latency_us = LatencyUs::new(self.latency_us).unwrap();
         let config = Config::parse(Kind::Fairshare, Some(self.mode), &tunables).unwrap();
         let mut server = Server::new(&config, self.slots, 1024, 5).unwrap();
         let (weights, limits) = (self.weights, self.limits);
@@ -148,13 +167,15 @@ impl Run {
             }
         }
         let (mut next, mut sent) = (0, HashMap::new());
+        let mut device = Device::default();
+        let (mut knee, mut sampled, mut ended) = (Knee::new(), start, 0);
         let mut latencies = vec![Vec::new(); clients.len()];
         while let Some(Reverse((at, ending, index))) = events.pop() {
             if let Some(timer) = server.next_expiry().filter(|timer| *timer < at) {
                 // Requests that begin then may end before this event.
                 events.push(Reverse((at, ending, index)));
                 server.wait(timer.saturating_sub(server.now));
-                self.begin(&mut server, &mut events, &sent, &mut rng);
+                device.begin(self, &mut server, &mut events, &sent, &mut rng);
                 continue;
             }
             if at > end {
@@ -162,6 +183,7 @@ impl Run {
             }
             if self.changes && at / (5 * MS) != server.now / (5 * MS) {
                 let fairshare = &mut tunables.fairshare;
+                fairshare.latency_us = LatencyUs::new([0, 400][rng.below(2) as usize]).unwrap();
                 (fairshare.hold, fairshare.hold_us) = match rng.below(3) {
                     0 => (HoldSlots::One, HoldUs::new(self.hold_us).unwrap()),
                     1 => (HoldSlots::All, HoldUs::new(50).unwrap()),
@@ -170,9 +192,22 @@ impl Run {
                 server.update(&fair_update(&tunables.fairshare, weights, limits, 1024));
             }
             server.wait(at - server.now);
+            if self.auto && at > sampled + SAMPLE_MIN {
+                sampled = at;
+                let full = server.used() + 1 >= knee.slots() - knee.slots() / 8;
+                let load = if full {
+                    DeviceLoad::Full
+                } else {
+                    DeviceLoad::Light
+                };
+                knee.sample(Totals::at(at).plus(ended, ended << 16), load);
+                server.set_slots(knee.slots());
+            }
             let client = &clients[index];
             if let Some(id) = ending {
                 assert!(server.complete(id).is_some());
+                device.busy -= 1;
+                ended += 1;
                 let (_, since) = sent.remove(&id).unwrap();
                 if at > warm {
                     latencies[index].push(at - since);
@@ -188,25 +223,47 @@ impl Run {
                 let request = Request::new(index as u32, next, client.pages, at);
                 assert!(server.arrive(request, &client.attrs, Relate::Not, false));
             }
-            self.begin(&mut server, &mut events, &sent, &mut rng);
+            device.begin(self, &mut server, &mut events, &sent, &mut rng);
         }
         for latencies in &mut latencies {
             latencies.sort_unstable();
         }
-        latencies
+        let mut counts = Counts::ZERO;
+        let mut sums = [0; Counts::ROWS.len()];
+        server.add_counts(&mut sums);
+        for (count, sum) in counts.values_mut().zip(sums) {
+            *count = sum;
+        }
+        (latencies, counts)
     }
+}
 
-    /// Lets the device begin the requests that were dispatched.
+/// Requests at the device of a run.
+#[derive(Default)]
+struct Device {
+    /// Number of requests that are served.
+    busy: usize,
+    waiting: VecDeque<u64>,
+}
+
+impl Device {
+    /// Begins the requests that were dispatched, as far as there are places.
     fn begin(
-        &self,
+        &mut self,
+        run: &Run,
         server: &mut Server,
         events: &mut BinaryHeap<Reverse<(u64, Option<u64>, usize)>>,
         sent: &HashMap<u64, (usize, u64)>,
         rng: &mut Rng,
     ) {
-        for id in std::mem::take(&mut server.started) {
-            let spread = self.service / 100 * self.spread;
-            let ends = server.now + self.service - spread + rng.below(1 + 2 * spread);
+        self.waiting.extend(std::mem::take(&mut server.started));
+        while self.busy < run.places {
+            let Some(id) = self.waiting.pop_front() else {
+                break;
+            };
+            self.busy += 1;
+            let spread = run.service / 100 * run.spread;
+            let ends = server.now + run.service - spread + rng.below(1 + 2 * spread);
             events.push(Reverse((ends, Some(id), sent[&id].0)));
         }
     }
@@ -431,4 +488,94 @@ fn pretended_pauses_cost_no_more_than_the_credit() {
             compare(&run, &beside(4, &others), 2);
         }
     }
+}
+
+/// Device with four places, in which requests wait, for 8 ms and up to a half more or less, and a
+/// latency to aim for, ms.
+fn aiming(aim: u32) -> Run {
+    Run {
+        latency_us: aim * 1000,
+        hold_us: 10_000,
+        slots: 16,
+        places: 4,
+        spread: 50,
+        seconds: 60,
+        ..Run::with(1000)
+    }
+}
+
+/// Verifies that 99 of 100 requests of a client meet a latency that is aimed for, whatever its
+/// pauses, and that this costs the less the longer the latency is.
+#[test]
+fn a_latency_is_aimed_for() {
+    for pause in [200 * US, MS, 5 * MS] {
+        let clients = beside(6, &[Client::small(2).pausing(pause)]);
+        let before = total(
+            &Run {
+                permille: 0,
+                ..aiming(0)
+            }
+            .go(&clients),
+        );
+        let mut held = u64::MAX;
+        for (aim, least) in [(12, 0.6), (15, 0.75), (20, 0.99), (30, 0.995), (50, 0.999)] {
+            let (all, counts) = aiming(aim).go_and_count(&clients);
+            let (most, part) = (tail(all.last().unwrap(), 100), total(&all) / before);
+            let aim = f64::from(aim);
+            // 41 ms without an aim.
+            let is_met = (0.95 * aim.min(41.0)..1.02 * aim).contains(&most);
+            assert!(is_met, "{pause} ns, {aim} ms: {most} ms");
+            assert!(part > least, "{pause} ns, {aim} ms: {part} of requests");
+            assert!(counts.held_ns < held, "{aim} ms: {counts:?}");
+            held = counts.held_ns;
+            assert_eq!(counts.latency_given_up, 0, "{aim} ms");
+        }
+    }
+}
+
+/// Verifies that a latency that is out of reach is given up: clients are served as without.
+#[test]
+fn a_latency_out_of_reach_is_given_up() {
+    let clients = beside(6, &[Client::small(2)]);
+    let before = total(
+        &Run {
+            permille: 0,
+            ..aiming(0)
+        }
+        .go(&clients),
+    );
+    let (all, counts) = aiming(4).go_and_count(&clients);
+    assert_eq!((counts.latency_given_up, counts.latency_within), (1, 0));
+    // Slots are spread as without.
+    assert!(counts.latency_slots == 1 && counts.held_permille <= 20);
+    assert!(total(&all) > 0.97 * before);
+    // With several such clients and little credit, nothing is lost beyond it.
+    let many: Vec<Client> = (2..8).map(|uid| Client::small(uid).bluffing(12)).collect();
+    for permille in [10, 100] {
+        let run = Run {
+            permille,
+            ..aiming(9)
+        };
+        compare(&run, &beside(4, &many), 2);
+    }
+}
+
+/// Verifies that automatic slots are few on a disk that serves one request at a time, beside a
+/// client that sends one at a time: its latency is about half of that with four slots.
+#[test]
+fn automatic_slots_suit_small_clients() {
+    let disk = Run {
+        service: 7 * MS,
+        spread: 71,
+        places: 1,
+        slots: 4,
+        seconds: 60,
+        ..Run::with(20)
+    };
+    let clients = beside(6, &[Client::small(2)]);
+    let auto = Run { auto: true, ..disk };
+    let [fixed, auto] = [disk, auto].map(|run| run.go(&clients));
+    assert!(total(&auto) > 0.99 * total(&fixed));
+    let [fixed, auto] = [fixed, auto].map(|all| tail(all.last().unwrap(), 100));
+    assert!(auto < 0.56 * fixed, "{auto} ms, {fixed} ms with four slots");
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sched::{
+    bucket::instant,
     policy::fairshare::params::{HoldPermille, HoldSlots, HoldUs},
     rng::Rng,
 };
@@ -16,6 +17,12 @@ fn holds(permille: u32, hold_us: u32, hold: HoldSlots, parts: u32) -> Holds {
         ..Tunables::default()
     };
     Holds::new(&tunables, parts)
+}
+
+/// Begins to expect the leaf at index `idx` without a request.
+fn add(holds: &mut Holds, idx: u32, now: u64) -> bool {
+    let slots = holds.next_slots(now);
+    holds.add(Expected::new(idx, 0, slots, LeafPhase::Competing), now)
 }
 
 /// Returns `free` of `slots` slots, which no other partition uses.
@@ -73,7 +80,7 @@ fn the_loss_is_bounded_in_every_window() {
             match rng.below(4) {
                 0 if holds.iter().all(|one| one.idx != idx) => {
                     let room = holds.iter().count() < EXPECTED_MAX;
-                    assert_eq!(holds.add(idx, now, 0, LeafPhase::Competing), room);
+                    assert_eq!(add(&mut holds, idx, now), room);
                 }
                 1 => end(&mut holds, idx, now, &mut used),
                 _ => {
@@ -84,7 +91,7 @@ fn the_loss_is_bounded_in_every_window() {
                     }
                     let free = 1 + rng.below(slots.into()) as u32;
                     holds.pay(&free_slots(slots, free), now);
-                    assert!(holds.slots().slots <= holds.wanted(now));
+                    assert!(holds.slots().slots <= holds.wanted());
                 }
             }
             assert_eq!(usize::from(holds.count), holds.iter().count());
@@ -114,7 +121,7 @@ fn only_an_arrival_returns_the_rest() {
     let start = NSEC_PER_SEC;
     let chosen = |hold: HoldSlots| {
         let mut holds = holds(20, 2000, hold, 1);
-        assert!(holds.add(3, start, 0, LeafPhase::Competing));
+        assert!(add(&mut holds, 3, start));
         holds.expected[0].as_mut().unwrap().phase = LeafPhase::Chosen;
         (credit(&holds, start), holds)
     };

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Number of slots to keep free so that requests meet a latency.
+//!
+//! - *Latency*: time from arrival to end of the only request of a leaf, while others are queued.
+//! - *Aim*: latency that 99 of 100 requests should not exceed.
+//! - *Guard*: number of slots that stay free for such a leaf, in parts of a slot.
+//!
+//! ```text
+//!              beyond the aim: guard + step
+//!              within: guard - step / 124
+//!                   ┌────────┐    often beyond, with
+//!                   ▼        │    the largest guard
+//!   aim set ──▶ following ───┴──────────────────────▶ given up, guard 1
+//!                   ▲                                     │
+//!                   └──────── rest is over: longer ───────┘
+//!                             each time, up to a limit
+//! ```
+//!
+//! The guard is at rest where one request of 125 is beyond the aim: stochastic approximation of a
+//! quantile (Robbins and Monro, 1951). So 99 of 100 are within it also while it is not at rest.
+
+use crate::sched::{count::Count, units::NSEC_PER_SEC};
+
+/// One slot, as a guard.
+const SLOT: u32 = 1 << SHIFT;
+const SHIFT: u32 = 16;
+
+/// Number of requests within the aim for each one beyond it.
+const WITHIN: u32 = 124;
+
+/// Number of requests after which the aim may be given up, and number of these that were beyond it
+/// with the largest guard.
+const WINDOW: u32 = 100;
+const BEYOND: u32 = 5;
+
+/// Shortest and longest rest after the aim was given up, ns.
+const REST_MIN: u64 = 10 * NSEC_PER_SEC;
+const REST_MAX: u64 = 320 * NSEC_PER_SEC;
+
+/// Search for the number of slots with which requests meet an aim.
+#[derive(Clone, Copy)]
+pub(super) struct LatencyAim {
+    /// Latency, ns; 0: none.
+    aim: u64,
+    guard: u32,
+    /// Sum of the parts of slots that were not kept free yet.
+    rest_of_slot: u32,
+    /// Number of requests in this window, of those beyond the aim, and of these with the largest
+    /// guard.
+    requests: u32,
+    beyond: u32,
+    beyond_at_most: u32,
+    /// Time until which the aim is given up, ns, and length of the next rest.
+    given_up_until: u64,
+    rest: u64,
+}
+
+impl LatencyAim {
+    /// Creates a search for `aim`, ns; 0: none.
+    pub(super) const fn new(aim: u64) -> Self {
+        Self {
+            aim,
+            guard: SLOT,
+            rest_of_slot: 0,
+            requests: 0,
+            beyond: 0,
+            beyond_at_most: 0,
+            given_up_until: 0,
+            rest: REST_MIN,
+        }
+    }
+
+    /// Begins again if `aim`, ns, is another one.
+    pub(super) fn set(&mut self, aim: u64) {
+        if aim != self.aim {
+            *self = Self::new(aim);
+        }
+    }
+
+    /// Returns true if there is an aim.
+    #[inline]
+    pub(super) const fn is_set(&self) -> bool {
+        self.aim > 0
+    }
+
+    /// Returns true if at least one slot is kept free, as without an aim.
+    #[inline]
+    pub(super) const fn needs_a_slot(&self) -> bool {
+        self.guard >= SLOT
+    }
+
+    /// Returns true if the aim is given up at `now`, ns.
+    pub(super) const fn is_given_up(&self, now: u64) -> bool {
+        now < self.given_up_until
+    }
+
+    /// Returns the guard, slots, rounded up.
+    pub(super) const fn guard(&self) -> u32 {
+        self.guard.div_ceil(SLOT)
+    }
+
+    /// Returns the largest guard on a device with `slots` slots.
+    const fn most(slots: u32) -> u32 {
+        let slots = if slots == 0 { 1 } else { slots };
+        slots.saturating_mul(SLOT)
+    }
+
+    /// Returns true if all of `slots` slots are kept free.
+    const fn is_all(&self, slots: u32) -> bool {
+        self.guard > Self::most(slots).saturating_sub(SLOT)
+    }
+
+    /// Returns the number of slots, of `slots`, to keep free for the next request: all if the guard
+    /// is above all but one, otherwise in the mean the guard.
+    pub(super) fn next_slots(&mut self, slots: u32) -> u32 {
+        // One slot is not all.
+        if self.is_all(slots) && self.guard > SLOT {
+            return u32::MAX;
+        }
+        let sum = u64::from(self.guard).saturating_add(self.rest_of_slot.into());
+        self.rest_of_slot = sum as u32 & SLOT.wrapping_sub(1);
+        (sum >> SHIFT) as u32
+    }
+
+    /// Records a request with this `latency`, ns, that ended at `now`, ns, on a device with `slots`
+    /// slots. Returns true if it is within the aim.
+    pub(super) fn record(&mut self, latency: u64, slots: u32, now: u64) -> bool {
+        let is_within = latency <= self.aim;
+        if self.is_given_up(now) {
+            return is_within;
+        }
+        let most = Self::most(slots);
+        let step = (most / 8).max(SLOT);
+        let is_at_most = self.is_all(slots);
+        self.requests.count(1);
+        if is_within {
+            self.guard = self.guard.saturating_sub(step / WITHIN).min(most);
+        } else {
+            self.guard = self.guard.saturating_add(step).min(most);
+            self.beyond.count(1);
+            self.beyond_at_most.count(is_at_most.into());
+        }
+        if self.requests >= WINDOW {
+            self.judge(now);
+        }
+        is_within
+    }
+
+    /// Ends a window at `now`, ns.
+    fn judge(&mut self, now: u64) {
+        if self.beyond_at_most > BEYOND {
+            self.given_up_until = now.saturating_add(self.rest);
+            self.rest = self.rest.saturating_mul(2).min(REST_MAX);
+            self.guard = SLOT;
+        } else if self.beyond <= BEYOND {
+            self.rest = REST_MIN;
+        }
+        (self.requests, self.beyond, self.beyond_at_most) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::{rng::Rng, units::NSEC_PER_MSEC};
+
+    const SLOTS: u32 = 8;
+
+    /// Runs a search for `aim`, ms, with `requests` requests whose latency is evenly distributed up
+    /// to `most(guard)`, ms. Returns it, and the number beyond the aim in the last half.
+    fn run_search(aim: u64, requests: u32, most: impl Fn(u32) -> u64) -> (LatencyAim, u32) {
+        let (mut rng, mut latency_aim) = (Rng::new(3), LatencyAim::new(aim * NSEC_PER_MSEC));
+        let (mut now, mut beyond) = (NSEC_PER_SEC, 0);
+        for request in 0..requests {
+            now += 10 * NSEC_PER_MSEC;
+            let latency = rng.below(most(latency_aim.next_slots(SLOTS)) * NSEC_PER_MSEC);
+            let is_within = latency_aim.record(latency, SLOTS, now);
+            beyond += u32::from(!is_within && request >= requests / 2);
+        }
+        (latency_aim, beyond)
+    }
+
+    /// Verifies that as many requests are beyond an aim that some guard meets as may be.
+    #[test]
+    fn fewer_than_one_of_a_hundred_are_beyond() {
+        let most = |slots: u32| 20 - 2 * u64::from(slots.min(SLOTS));
+        for aim in [6, 9, 12, 16] {
+            let (_, beyond) = run_search(aim, 40_000, most);
+            assert!((140..=180).contains(&beyond), "{aim} ms: {beyond} of 20000");
+        }
+        // An aim that is met anyway costs nothing.
+        let (latency_aim, beyond) = run_search(20, 1000, most);
+        assert_eq!((latency_aim.guard(), beyond), (0, 0));
+    }
+
+    /// Verifies that an aim that no guard meets is given up most of the time, and met again soon
+    /// after the device is faster.
+    #[test]
+    fn an_aim_out_of_reach_is_given_up() {
+        let (mut latency_aim, _) = run_search(2, 40_000, |_| 10);
+        assert_eq!((latency_aim.guard(), latency_aim.rest), (1, REST_MAX));
+        let mut now = latency_aim.given_up_until - 1;
+        assert!(latency_aim.is_given_up(now));
+        now += 1;
+        for _ in 0..WINDOW {
+            assert!(!latency_aim.is_given_up(now));
+            latency_aim.record(NSEC_PER_MSEC, SLOTS, now);
+        }
+        assert_eq!(latency_aim.rest, REST_MIN);
+        latency_aim.set(NSEC_PER_MSEC);
+        assert_eq!(latency_aim.given_up_until, 0);
+    }
+
+    /// Verifies that the slots that are kept free are the guard in the mean.
+    #[test]
+    fn parts_of_slots_add_up() {
+        for guard in [0, SLOT / 3, SLOT, 7 * SLOT / 2, 4000 * SLOT + 1] {
+            let mut latency_aim = LatencyAim::new(1);
+            latency_aim.guard = guard;
+            let sum: u64 = (0..3000)
+                .map(|_| u64::from(latency_aim.next_slots(u32::MAX)))
+                .sum();
+            let wanted = u64::from(guard) * 3000 / u64::from(SLOT);
+            assert!(sum.abs_diff(wanted) <= 1, "{guard}: {sum}");
+        }
+    }
+}

@@ -16,9 +16,11 @@
 //!
 //! # Rule
 //!
-//! A user may have as many requests queued as there are free tags, an owner as many as its user may
-//! still queue. So n users get one part in n + 1 each, and one part stays free. A user with nothing
-//! queued may always queue one.
+//! A user may have as many requests queued as there are free tags, and if only n users have queued
+//! requests, m / n times as many, where m is [`few`]. So one part in the larger of n + 1 and m + 1
+//! stays free, and the users have equal parts of the rest: dynamic thresholds (Choudhury and Hahne,
+//! 1998). In the same way the owners of a user share what the user may still queue. A user with
+//! nothing queued may always queue one.
 //!
 //! Requests are only deferred while a quarter of the tags is used by queued requests.
 //!
@@ -37,6 +39,12 @@ use crate::sched::{
 
 /// Maximum number of owners and users that are distinguished; more owners share one room.
 const ROWS_MAX: usize = 1024;
+
+/// Returns the number of users up to which together they leave as many of `tags` tags free: one
+/// part in nine of many tags, and about ten of fewer.
+fn few(tags: u32) -> u32 {
+    (tags / 16).clamp(1, 8)
+}
 
 /// Owner of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +85,8 @@ struct Share<L> {
     deferred: u32,
     /// Index of the user; that of this row for a user.
     user: u32,
+    /// Number of owners of the user that have queued requests, but the user itself.
+    owners: u32,
     links: Links,
     requests: L,
 }
@@ -99,6 +109,8 @@ pub struct TagShares<L> {
     others: u32,
     queued: u32,
     deferred: u32,
+    /// Number of users with queued requests.
+    users: u32,
     /// Owner of the newest queued request, if it still has a row, and the index of that row.
     newest: Option<(Owner, u32)>,
 }
@@ -115,6 +127,7 @@ impl<L: Default> TagShares<L> {
             others: 0,
             queued: 0,
             deferred: 0,
+            users: 0,
             newest: None,
         };
         shares.others = shares.insert(ShareKey::Others, None).ok_or(NoMemory)?;
@@ -134,32 +147,32 @@ impl<L: Default> TagShares<L> {
     /// Returns true if a request of `owner` has to be deferred with `tags` tags: the owner has no
     /// room, or deferred requests, which must not wait behind newer ones.
     pub fn is_over(&self, owner: Owner, tags: u32) -> bool {
-        self.queued >= tags / 4
-            && (!self.has_room(owner, tags)
-                || self
-                    .rows
-                    .at(self.find(owner))
-                    .is_some_and(|share| share.deferred != 0))
+        if self.queued < tags / 4 {
+            return false;
+        }
+        let idx = self.find(owner);
+        let has_deferred = self.rows.at(idx).is_some_and(|share| share.deferred != 0);
+        has_deferred || !self.has_room_at(idx, owner, tags)
     }
 
     /// Returns true if `owner` has room with `tags` tags.
     pub fn has_room(&self, owner: Owner, tags: u32) -> bool {
-        if self.queued < tags / 4 {
-            return true;
-        }
-        let idx = match self.find(owner) {
-            NONE => match user_of(owner) {
-                Some(uid) => self.rows.find(&ShareKey::User(uid), |_| true),
-                None => None,
-            },
-            idx => Some(idx),
-        };
+        self.queued < tags / 4 || self.has_room_at(self.find(owner), owner, tags)
+    }
+
+    /// Returns true if `owner` at `idx`, or [`NONE`], has room with `tags` tags.
+    fn has_room_at(&self, idx: u32, owner: Owner, tags: u32) -> bool {
+        let user = || self.rows.find(&ShareKey::User(user_of(owner)?), |_| true);
+        let idx = if idx == NONE { user() } else { Some(idx) };
         idx.is_none_or(|idx| self.room(idx, tags) != 0)
     }
 
     /// Returns the index of the row in which a request of `owner` is counted; [`NONE`] if that row
     /// does not exist yet.
     fn find(&self, owner: Owner) -> u32 {
+        if let Some((_, idx)) = self.newest.filter(|(newest, _)| *newest == owner) {
+            return idx;
+        }
         match self.rows.find(&ShareKey::Owner(owner), |_| true) {
             Some(idx) => idx,
             None if self.is_full() => self.others,
@@ -257,15 +270,16 @@ impl<L: Default> TagShares<L> {
         let Some(share) = self.rows.at(idx) else {
             return 0;
         };
-        let users = self.rows.at(share.user).map_or(0, |user| user.queued);
-        let room = match users {
+        let user = self.rows.at(share.user);
+        let (queued, owners) = user.map_or((0, 0), |user| (user.queued, user.owners));
+        let room = match queued {
             0 => free.max(1),
-            queued => free.saturating_sub(queued),
+            queued => part(free, self.users, tags).saturating_sub(queued),
         };
         if share.user == idx {
             room
         } else {
-            room.saturating_sub(share.queued)
+            part(room, owners, tags).saturating_sub(share.queued)
         }
     }
 
@@ -295,6 +309,7 @@ impl<L: Default> TagShares<L> {
             queued: 0,
             deferred: 0,
             user: 0,
+            owners: 0,
             links: Links::new(),
             requests: L::default(),
         };
@@ -308,7 +323,29 @@ impl<L: Default> TagShares<L> {
     #[inline]
     fn count_queued(&mut self, idx: u32, difference: u32) -> u32 {
         self.queued = self.queued.wrapping_add(difference);
-        self.count(idx, |share| &mut share.queued, difference)
+        let queued = self.count(idx, |share| &mut share.queued, difference);
+        if queued <= 1 {
+            self.count_busy(idx, queued, difference);
+        }
+        queued
+    }
+
+    /// Counts the owner at `idx`, and its user, as they get their first queued request or lose
+    /// their last: `queued` is left of the owner after the `difference`.
+    fn count_busy(&mut self, idx: u32, queued: u32, difference: u32) {
+        let changes = |queued: u32| queued == u32::from(difference == 1);
+        let Some(user_idx) = self.rows.at(idx).map(|share| share.user) else {
+            return;
+        };
+        let Some(user) = self.rows.at_mut(user_idx) else {
+            return;
+        };
+        if user_idx != idx && changes(queued) {
+            user.owners = user.owners.wrapping_add(difference);
+        }
+        if changes(user.queued) {
+            self.users = self.users.wrapping_add(difference);
+        }
     }
 
     /// Adds `difference`, wrapping, to the deferred requests of the owner at `idx`, of its user,
@@ -359,6 +396,12 @@ impl<L: Default> TagShares<L> {
     }
 }
 
+/// Returns what each of `count` sharers may have while `free` of `tags` tags are free.
+fn part(free: u32, count: u32, tags: u32) -> u32 {
+    let all = free.saturating_mul(few(tags).max(count));
+    all.checked_div(count).unwrap_or(all)
+}
+
 /// Returns the user id of the user of `owner`, unless the owner is a user of its own.
 fn user_of(owner: Owner) -> Option<u32> {
     owner.uid.filter(|uid| *uid != 0)
@@ -390,16 +433,84 @@ mod tests {
         count
     }
 
+    /// Queues requests of these owners, one of each in turn, until none has room; returns the
+    /// number of each.
+    fn fill_all(shares: &mut Shares, owners: &[Owner], tags: u32) -> Vec<u32> {
+        let mut counts = vec![0; owners.len()];
+        loop {
+            let before = shares.queued();
+            for (owner, count) in owners.iter().zip(&mut counts) {
+                if !shares.is_over(*owner, tags) {
+                    shares.enter(*owner);
+                    *count += 1;
+                }
+            }
+            if shares.queued() == before {
+                return counts;
+            }
+        }
+    }
+
     #[test]
-    fn n_users_get_one_part_in_n_plus_1_each() {
+    fn one_part_in_nine_stays_free_or_that_of_one_more_user() {
+        for users in [1, 2, 3, 8, 9, 20, 60] {
+            let mut shares = Shares::new(1).unwrap();
+            // Owners of root are users of their own.
+            let owners: Vec<_> = (0..users).map(|cgroup| owner(0, cgroup)).collect();
+            let counts = fill_all(&mut shares, &owners, 2700);
+            let parts = users.max(8) + 1;
+            let free = 2700 - u64::from(shares.queued());
+            assert!(free.abs_diff(2700 / parts) <= 1, "{users}: {free}");
+            let (least, most) = (counts.iter().min(), counts.iter().max());
+            assert!(least.unwrap() + 1 >= *most.unwrap(), "{users}: {counts:?}");
+            assert!(!shares.is_over(owner(1, 3), 2700));
+        }
+        for tags in [16, 32, 64, 128, 256] {
+            let mut shares = Shares::new(1).unwrap();
+            let free = tags - fill(&mut shares, owner(0, 1), tags);
+            assert!((8..=28).contains(&free), "{free} of {tags}");
+        }
+        // What one cgroup of a user leaves to others is less than that.
         let mut shares = Shares::new(1).unwrap();
-        // Owners of root are users of their own.
-        assert_eq!(fill(&mut shares, owner(0, 1), 256), 128);
-        assert_eq!(fill(&mut shares, owner(0, 2), 256), 64);
-        assert!(!shares.is_over(owner(0, 3), 256));
-        // One cgroup of a user has a third.
+        assert_eq!(fill(&mut shares, owner(7, 1), 730), 640);
+        // A user that comes later has a part as soon as others have left it.
+        let mut taken = fill(&mut shares, owner(8, 1), 730);
+        assert!(taken >= 30, "{taken}");
+        let idx = shares.find(owner(7, 1));
+        for _ in 0..400 {
+            shares.leave(idx, || 730);
+        }
+        taken += fill(&mut shares, owner(8, 1), 730);
+        assert!(taken > 300, "{taken}");
+    }
+
+    #[test]
+    fn users_and_owners_are_counted_while_they_have_queued_requests() {
         let mut shares = Shares::new(1).unwrap();
-        assert_eq!(fill(&mut shares, owner(7, 1), 255), 85);
+        let mut rng = Rng::new(5);
+        let mut queued: Vec<(u32, Owner)> = Vec::new();
+        for step in 0..4000 {
+            let grows = if step < 2000 { 2 } else { 0 };
+            if rng.below(3) < grows || queued.is_empty() {
+                let owner = owner(rng.below(4) as u32, rng.below(3));
+                queued.push((shares.enter(owner), owner));
+            } else {
+                let (idx, _) = queued.swap_remove(rng.below(queued.len() as u64) as usize);
+                shares.leave(idx, || 16);
+            }
+            let user = |owner: &Owner| user_of(*owner).map_or((1, owner.cgroup), |_| (0, None));
+            let key = |(_, owner): &(u32, Owner)| (owner.uid, user(owner));
+            let users: std::collections::HashSet<_> = queued.iter().map(key).collect();
+            assert_eq!(shares.users as usize, users.len());
+            for uid in 1..4 {
+                let of_user = queued.iter().filter(|(_, owner)| owner.uid == Some(uid));
+                let owners: std::collections::HashSet<_> =
+                    of_user.map(|(_, owner)| owner.cgroup).collect();
+                let row = shares.rows.find(&ShareKey::User(uid), |_| true);
+                let counted = row.map_or(0, |idx| shares.rows.at(idx).unwrap().owners);
+                assert_eq!(counted as usize, owners.len());
+            }
+        }
     }
 
     #[test]
@@ -408,8 +519,8 @@ mod tests {
         let of_user: u32 = (0..320)
             .map(|cgroup| fill(&mut shares, owner(7, cgroup), 256))
             .sum();
-        assert!(of_user <= 128, "{of_user} of 256");
-        assert!(fill(&mut shares, owner(8, 1), 256) >= 32);
+        assert!(of_user <= 228, "{of_user} of 256");
+        assert!(fill(&mut shares, owner(8, 1), 256) >= 8);
     }
 
     #[test]

@@ -79,8 +79,8 @@ pub(crate) struct SubmitterRecord {
     whose: SubmitterId,
     /// User and group from [`Submitter::task_owner`].
     task: Option<(u32, u32)>,
-    /// Path of the cgroup from [`Submitter::cgroup`].
-    path: Option<ReadPath>,
+    /// Path of the cgroup from [`Submitter::cgroup`]; large, and rarely needed.
+    path: Option<KBox<ReadPath>>,
     /// Cgroup from [`Submitter::charged_cgroup`].
     charged: Option<u64>,
     names: Option<KBox<RecordedNames>>,
@@ -158,10 +158,16 @@ impl<'a> Submitter<'a> {
         };
         let whose = self.whose(true, true);
         let has_path = whose.cgroup.is_some() && (parts.path || whose.owner.is_none());
+        let path = if has_path {
+            let path = ReadPath::new(|level, buf| self.part(level, buf));
+            Some(KBox::new(path, GFP_NOWAIT | __GFP_NOWARN).ok()?)
+        } else {
+            None
+        };
         Some(SubmitterRecord {
             whose,
             task: self.task_owner(),
-            path: has_path.then(|| ReadPath::new(|level, buf| self.part(level, buf))),
+            path,
             charged: self.charged_cgroup(),
             names,
             counter: Hint::new(0),
@@ -360,7 +366,7 @@ impl<'a> Submitter<'a> {
     /// has moved.
     pub(crate) fn names_of(&self, id: u64) -> Option<CgroupNames> {
         if let Some(record) = self.recorded() {
-            return record.path.as_ref().map(ReadPath::keep);
+            return record.path.as_deref().map(ReadPath::keep);
         }
         if id == 0 {
             return None;
@@ -428,7 +434,7 @@ impl SubmitterRecord {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.whose == other.whose
             && self.task == other.task
-            && self.path == other.path
+            && self.path.as_deref() == other.path.as_deref()
             && self.charged == other.charged
             && self.names.as_deref() == other.names.as_deref()
     }

@@ -73,20 +73,21 @@ holds() {
 }
 
 # Verifies the concurrency of users with 512 requests each on a disk with 256 tags, of which up to 8
-# are in flight. Of n users with one cgroup each, each has a part in n + 2 of the others: many when
-# they are few, and few when they are many.
+# are in flight. Up to eight users leave one in nine of the others free, and one with one cgroup
+# leaves a ninth of the rest.
 divided() {
 	setup 256 'fairshare uid_fair'
 	echo 8 >"$(at svc slots)"
 	local uid pid
 	begin a as=1001 --iodepth=256 --numjobs=2
-	holds 75 85
+	holds 205 225
 	for uid in 1002 1003; do begin a as=$uid --iodepth=256 --numjobs=2; done
-	holds 140 153
+	# While the first user has more than its part, the others leave less free.
+	holds 205 247
 	for pid in $(pidof fio); do
 		[ "$(stat -c %u "/proc/$pid" 2>/dev/null)" = 1001 ] || kill -KILL "$pid"
 	done
-	holds 75 85
+	holds 205 225
 }
 
 # Verifies that more tasks than tags, throttled to 2 requests per second, take no tags from others,

@@ -476,6 +476,9 @@ impl<I: Item> Part<I> for State<I> {
             self.slice.serve(idx, cost.pages, next.is_some());
             if is_limited {
                 withheld = self.serve_within_limits(idx, &item, charge, next, view);
+                if withheld > 0 && self.holds.has_aim() {
+                    self.members.details.forget_arrival(idx);
+                }
             } else {
                 let nodes = &mut self.members;
                 self.selector.charge::<false>(nodes, idx, charge, next);

@@ -69,6 +69,7 @@ use super::{
     State,
 };
 use crate::sched::{
+    bucket::instant,
     count::Count,
     item::{Cost, Item},
     policy::{FreeSlots, Hold},
@@ -729,10 +730,11 @@ impl<I: Item> State<I> {
     }
 
     /// Returns true if a slot may be kept free for the leaf at index `idx` at `now`.
-    fn may_expect(&self, idx: u32, now: u64) -> bool {
+    fn may_expect(&mut self, idx: u32, now: u64) -> bool {
         // Without other requests here, no slot has to be kept free, unless another part takes it.
         let alone = self.queued == 0 && self.holds.parts == 1;
-        !alone && !self.is_throttled(idx, now)
+        let until = instant(now.saturating_add(self.holds.terms.longest));
+        !alone && !self.members.is_at_maximum(idx, instant(now), until)
     }
 
     /// Adds the leaf at index `idx`, whose next request will cost `charge` and needs `slots` free
@@ -744,20 +746,6 @@ impl<I: Item> State<I> {
             self.selector.join(&mut self.members, idx, charge);
         }
         added
-    }
-
-    /// Returns true if the leaf at index `idx`, or a node above it, is at its maximum at `now`.
-    fn is_throttled(&self, mut idx: u32, now: u64) -> bool {
-        if !self.members.is_limited {
-            return false;
-        }
-        while let Some(node) = self.members.table.at(idx) {
-            if node.limit.until > now {
-                return true;
-            }
-            idx = node.parent;
-        }
-        false
     }
 
     /// Notes a request, which costs `charge`, of the leaf at index `idx`, which had none. Returns

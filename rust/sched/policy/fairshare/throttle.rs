@@ -298,6 +298,25 @@ impl<I: Item> Members<I> {
         Some(ready.flatten())
     }
 
+    /// Returns true if the leaf at index `idx`, or a node above it, is at its maximum at `now`, and
+    /// still will be at `later`, both instants.
+    pub(super) fn is_at_maximum(&mut self, mut idx: u32, now: u64, later: u64) -> bool {
+        if !self.is_limited {
+            return false;
+        }
+        while let Some(ready) = self.with_limits(idx, now, |limits, plan, id, kept| {
+            let maximums = limits.maximums(&mut kept.places);
+            let ready = maximums.map(|(meter, place)| meter.ready(plan, id, place, now));
+            ready.max().unwrap_or(0).max(instant(kept.until))
+        }) {
+            if ready.is_some_and(|ready| ready > later) {
+                return true;
+            }
+            idx = self.parent(idx);
+        }
+        false
+    }
+
     /// Takes the tokens of the next request of the leaf at index `idx`, which costs `cost`, from
     /// the buckets of all maximums of its path, except where they are reserved. If the request may
     /// not be dispatched at `now`, they are reserved, up to the first node at a maximum, and the

@@ -560,6 +560,28 @@ fn a_latency_out_of_reach_is_given_up() {
     }
 }
 
+/// Verifies that no slot is kept free for a client whose next request will be throttled, and that
+/// the time for which it is does not count as latency.
+#[test]
+fn a_client_at_its_maximum_is_not_expected() {
+    let clients = beside(6, &[Client::small(2)]);
+    for hold in [HoldSlots::One, HoldSlots::All] {
+        let run = Run {
+            hold,
+            ..Run::with(1000).limited("uid:2:max=20")
+        };
+        let (all, counts) = run.go_and_count(&clients);
+        let served = all.last().unwrap().len();
+        assert!((370..=380).contains(&served), "{served} in 19 s");
+        assert!(counts.holds_used < 10, "{counts:?}");
+    }
+    let run = aiming(20).limited("uid:2:max=20");
+    let (_, counts) = run.go_and_count(&clients);
+    // The first ones wait in the device.
+    assert!(counts.latency_beyond < 20, "{counts:?}");
+    assert_eq!(counts.latency_given_up, 0);
+}
+
 /// Verifies that automatic slots are few on a disk that serves one request at a time, beside a
 /// client that sends one at a time: its latency is about half of that with four slots.
 #[test]

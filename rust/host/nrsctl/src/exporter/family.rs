@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Types of metric families, and the writer of their samples.
+//! Types of metric families and of their subjects, and the writer of samples.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use nrs_agent::status::{PeerStatus, ServiceStatus, Status};
+use nrs_agent::status::Status;
 use nrs_sched::policy;
-use nrs_sched::statistics::Stat;
+use nrs_sched::statistics::{Stat, StatUnit};
+use serde_json::Value;
 
 use super::encode::{label, MetricKind, Number};
 use crate::failure::Failure;
-use crate::stats::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
+use crate::stats::{in_bytes, Snapshot};
 
 /// Data for one page.
 #[derive(Clone, Debug, Default)]
@@ -26,96 +27,60 @@ pub struct Gathered {
     pub seconds: f64,
 }
 
-/// Declares the subjects in the order of pages, each with its data, its title, and the labels of
-/// all its samples.
-macro_rules! subjects {
-    ($($(#[$doc:meta])* $name:ident($data:ty): $title:literal $labels:expr;)+) => {
-        /// Subject of a family, with the function that adds its samples.
-        #[derive(Clone, Copy)]
-        pub enum Of {
-            $($(#[$doc])* $name(fn(&$data, &mut Samples<'_>)),)+
-        }
-
-        /// Subject of samples.
-        pub enum Subject<'a> {
-            $($(#[$doc])* $name(Cow<'a, $data>),)+
-        }
-
-        $(impl<'a> From<&'a $data> for Subject<'a> {
-            fn from(data: &'a $data) -> Self {
-                Self::$name(Cow::Borrowed(data))
-            }
-        })+
-
-        enum Rank {
-            $($name,)+
-        }
-
-        /// Titles and labels of the subjects, by rank.
-        const SUBJECTS: &[(&str, &[&str])] = &[$(($title, $labels),)+];
-
-        impl Of {
-            /// Returns the subject's rank in pages.
-            pub(super) const fn rank(&self) -> usize {
-                match self {
-                    $(Self::$name(_) => Rank::$name as usize,)+
-                }
-            }
-
-            /// Adds the samples of `subject` if it is of this kind.
-            pub(super) fn add_samples(&self, subject: &Subject<'_>, samples: &mut Samples<'_>) {
-                match (self, subject) {
-                    $((Self::$name(tell), Subject::$name(data)) => tell(data, samples),)+
-                    _ => {}
-                }
-            }
-        }
-
-        impl Subject<'_> {
-            /// Returns the labels common to all samples of the subject.
-            pub(super) const fn labels(&self) -> &'static [&'static str] {
-                match self {
-                    $(Self::$name(_) => SUBJECTS[Rank::$name as usize].1,)+
-                }
-            }
-        }
-    };
-}
-
-subjects! {
+/// Kind of subject of a family, in the order of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Of {
     /// The exporter itself.
-    Exporter(Gathered): "The exporter" &[];
+    Exporter,
     /// A service.
-    Service(Snapshot): "Services" &["service"];
+    Service,
     /// A head of a service.
-    Head(Head): "Heads" &["service", "head"];
+    Head,
     /// A policy of a head, unless the policy is stopped.
-    Policy(Policy): "Policies" &["service", "head", "policy"];
+    Policy,
     /// A rule of tbf that has classes.
-    Rule(Rule): "Rules of tbf" &["service", "head", "rule"];
+    Rule,
     /// A group of qbm.
-    Group(Group): "Groups of qbm" &["service", "group"];
+    Group,
     /// A client.
-    Client(Client): "Clients" &["service", "client"];
+    Client,
     /// A target device of a client.
-    Target(Target): "Devices below" &["service", "target"];
+    Target,
     /// An entity.
-    Entity(Entity): "Entities" &["service", "head", "policy", "rule", "group", "entity"];
+    Entity,
     /// A service of the agent.
-    Agent(ServiceStatus): "The agent" &["service"];
+    Agent,
     /// Another server from which the agent receives datagrams.
-    Peer(PeerStatus): "Other servers" &["service", "peer"];
+    Peer,
 }
+
+/// Titles of the kinds of subjects, and the labels common to all samples of a subject.
+const KINDS: [(&str, &[&str]); 11] = [
+    ("The exporter", &[]),
+    ("Services", &["service"]),
+    ("Heads", &["service", "head"]),
+    ("Policies", &["service", "head", "policy"]),
+    ("Rules of tbf", &["service", "head", "rule"]),
+    ("Groups of qbm", &["service", "group"]),
+    ("Clients", &["service", "client"]),
+    ("Devices below", &["service", "target"]),
+    (
+        "Entities",
+        &["service", "head", "policy", "rule", "group", "entity"],
+    ),
+    ("The agent", &["service"]),
+    ("Other servers", &["service", "peer"]),
+];
 
 impl Of {
-    /// Returns the title of the subject.
-    pub const fn title(&self) -> &'static str {
-        SUBJECTS[self.rank()].0
+    /// Returns the title of the subjects.
+    pub const fn title(self) -> &'static str {
+        KINDS[self as usize].0
     }
 
-    /// Returns the labels common to all samples of the subject.
-    pub const fn labels(&self) -> &'static [&'static str] {
-        SUBJECTS[self.rank()].1
+    /// Returns the labels common to all samples of a subject.
+    pub const fn labels(self) -> &'static [&'static str] {
+        KINDS[self as usize].1
     }
 }
 
@@ -126,87 +91,109 @@ pub struct Family {
     /// Type of the family.
     pub kind: MetricKind,
     /// Description: one sentence without a full stop.
-    pub help: &'static str,
-    /// Labels of the samples in addition to the subject's labels.
-    pub more: Vec<&'static str>,
-    /// Rows of statistics of the family; empty if the family is in `declared`.
+    pub help: String,
+    /// Rows of the family, one for each sample of a subject.
     pub rows: Vec<FamilyRow>,
-    /// Subject of the family.
+    /// Subjects of the family.
     pub of: Of,
 }
 
 impl Family {
+    /// Returns the labels of the samples in addition to the subject's labels.
+    pub fn more(&self) -> impl Iterator<Item = &'static str> {
+        let first = self.rows.first().map_or(&[][..], |row| row.stat.labels);
+        first.iter().map(|(name, _)| *name)
+    }
+
     /// Returns true if all rows of the family belong to policies for tests; such families are on no
     /// page.
     pub fn is_for_tests(&self) -> bool {
-        let of_test = |row: &FamilyRow| policy::Kind::from_name(row.policy);
-        let kinds = self.rows.iter().map(of_test);
-        !self.rows.is_empty()
-            && kinds
-                .into_iter()
-                .all(|kind| kind.is_ok_and(policy::Kind::is_for_tests))
+        let mut kinds = self.rows.iter();
+        kinds.all(|row| policy::Kind::from_name(row.policy).is_ok_and(policy::Kind::is_for_tests))
+    }
+
+    /// Writes the samples of `subject` to `out`, after the header unless it `is_begun`.
+    pub(super) fn write(&self, subject: &Subject, out: &mut String, is_begun: &mut bool) {
+        let Self {
+            name, kind, help, ..
+        } = self;
+        let own = |row: &&FamilyRow| row.policy.is_empty() || row.policy == subject.policy;
+        for row in self.rows.iter().filter(own) {
+            let Some(number) = subject.number(row) else {
+                continue;
+            };
+            // Writing to a `String` cannot fail.
+            if !*is_begun {
+                *is_begun = true;
+                let _ = writeln!(out, "# HELP {name} {help}.");
+                let _ = writeln!(out, "# TYPE {name} {}", kind.name());
+            }
+            out.push_str(name);
+            let labels = subject.all_labels(row.stat.labels);
+            if !labels.is_empty() {
+                let _ = write!(out, "{{{labels}}}");
+            }
+            let _ = writeln!(out, " {number}");
+        }
     }
 }
 
 /// A row of statistics in a family.
 pub struct FamilyRow {
-    /// Row of statistics.
+    /// Row of statistics. A label whose value begins with `/` has the text at this path.
     pub stat: &'static Stat,
-    /// Policy of the row, or the policy of the entities that have the row; empty if there is none.
+    /// Path of the number in the subject.
+    pub path: String,
+    /// Policy of the subjects that have the row; empty if all have it.
     pub policy: &'static str,
 }
 
-/// Writer of the samples of a family.
-pub struct Samples<'a> {
-    pub(super) out: &'a mut String,
-    pub(super) family: &'a Family,
-    /// True if the family's header is written.
-    pub(super) begun: bool,
-    /// Labels of the current subject.
-    pub(super) labels: &'a str,
+/// Subject of samples.
+pub(super) struct Subject {
+    /// Kind of the subject.
+    pub of: Of,
+    /// Data of the subject, in which the rows of families have paths.
+    pub data: Value,
+    /// Common labels of the samples, formatted once for all families.
+    pub labels: String,
+    /// Policy of the subject; empty if the subject has none.
+    pub policy: String,
 }
 
-impl Samples<'_> {
-    /// Writes a sample without additional labels.
-    pub fn one(&mut self, value: impl Into<Number>) {
-        self.more(&[], value);
+impl Subject {
+    /// Returns what is at `path`, its keys separated by `/`; all data for an empty path.
+    fn get(&self, path: &str) -> Option<&Value> {
+        let mut keys = path.split('/').filter(|key| !key.is_empty());
+        keys.try_fold(&self.data, |data, key| data.get(key))
     }
 
-    /// Writes a sample if there is a value.
-    pub fn maybe(&mut self, value: Option<impl Into<Number>>) {
-        if let Some(value) = value {
-            self.one(value);
-        }
+    /// Returns the number of a row: 1 or 0 for true and false, 1 for a whole subject; costs become
+    /// bytes.
+    fn number(&self, row: &FamilyRow) -> Option<Number> {
+        Some(match self.get(&row.path)? {
+            Value::Object(_) => true.into(),
+            Value::Bool(truth) => (*truth).into(),
+            Value::Number(number) => match (number.as_u64(), row.stat.unit) {
+                (None, _) => number.as_f64()?.into(),
+                (Some(cost), StatUnit::Cost) => in_bytes(self.get("unit")?.as_str()?, cost)?.into(),
+                (Some(number), unit) => Number::of(unit, number),
+            },
+            _ => return None,
+        })
     }
 
-    /// Writes a sample for each row of the family for which `number` returns a value.
-    pub fn rows(&mut self, number: impl Fn(&FamilyRow) -> Option<u64>) {
-        for row in &self.family.rows {
-            let Some(number) = number(row) else { continue };
-            let number = Number::of(row.stat.unit, number);
-            self.more(row.stat.labels, number);
-        }
-    }
-
-    /// Writes a sample with the additional labels `more`.
-    pub fn more(&mut self, more: &[(&str, &str)], value: impl Into<Number>) {
-        let mut labels = Cow::Borrowed(self.labels);
+    /// Returns the labels of a sample with the additional labels `more`.
+    fn all_labels(&self, more: &[(&str, &str)]) -> Cow<'_, str> {
+        let mut labels = Cow::Borrowed(&*self.labels);
         for (name, value) in more {
+            let value = match value.strip_prefix('/').map(|path| self.get(path)) {
+                None => value,
+                Some(Some(Value::Bool(true))) => "yes",
+                Some(Some(Value::Bool(false))) => "no",
+                Some(text) => text.and_then(Value::as_str).unwrap_or_default(),
+            };
             label(labels.to_mut(), name, value);
         }
-        let Family {
-            name, kind, help, ..
-        } = self.family;
-        // Writing to a `String` cannot fail.
-        if !self.begun {
-            self.begun = true;
-            let _ = writeln!(self.out, "# HELP {name} {help}.");
-            let _ = writeln!(self.out, "# TYPE {name} {}", kind.name());
-        }
-        self.out.push_str(name);
-        if !labels.is_empty() {
-            let _ = write!(self.out, "{{{labels}}}");
-        }
-        let _ = writeln!(self.out, " {}", value.into());
+        labels
     }
 }

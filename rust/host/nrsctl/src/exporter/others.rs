@@ -41,7 +41,7 @@ struct HeadCounts {
 /// Counts of all entities on the last page, by service, policy and head.
 #[derive(Debug, Default)]
 pub struct Memory {
-    past: HashMap<(String, String, String), HeadCounts>,
+    past: HashMap<[String; 3], HeadCounts>,
     round: u64,
 }
 
@@ -66,7 +66,7 @@ impl Memory {
     /// `shown` and `others`. Returns the sum.
     fn count(
         &mut self,
-        key: (String, String, String),
+        key: [String; 3],
         shown: &[Cow<'_, Entity>],
         others: &[Cow<'_, Entity>],
     ) -> Counts {
@@ -169,10 +169,9 @@ pub fn unite<'a, T: Clone>(
 pub struct ShownEntities<'a> {
     /// Entities with the most dispatched requests, for each policy and head.
     pub entities: Vec<Cow<'a, Entity>>,
-    /// Sum of the remaining entities, for each policy and head with such entities.
+    /// Sum of the remaining entities, for each policy and head with such entities; without counters
+    /// if there is no memory.
     pub others: Vec<Entity>,
-    /// True if counters of the others are available.
-    pub counted: bool,
 }
 
 /// Returns the entities grouped by policy and head; no group is empty.
@@ -200,41 +199,31 @@ pub fn choose<'a>(
     let mut shown = ShownEntities {
         entities: Vec::with_capacity(top.min(snapshot.entities.len())),
         others: Vec::new(),
-        counted: memory.is_some(),
     };
     for crowd in crowds(&snapshot.entities) {
-        let (policy, head) = (crowd[0].policy.clone(), crowd[0].head.clone());
+        let key = [&snapshot.service, &crowd[0].policy, &crowd[0].head].map(String::clone);
+        let mut sum = Entity {
+            policy: key[1].clone(),
+            head: key[2].clone(),
+            name: OTHERS.into(),
+            unit: "bytes".into(),
+            ..Entity::default()
+        };
         let mut crowd = unite(crowd, identity, add);
         if crowd.len() > top {
             let most = |e: &Cow<'_, Entity>| (Reverse(e.counter("dispatched")), e.name.clone());
             crowd.sort_by_cached_key(most);
         }
         let rest = crowd.split_off(top.min(crowd.len()));
-        let counts = memory.as_deref_mut().map(|memory| {
-            let key = (snapshot.service.clone(), policy.clone(), head.clone());
-            memory.count(key, &crowd, &rest)
-        });
+        if let Some(memory) = memory.as_deref_mut() {
+            let counts = memory.count(key, &crowd, &rest);
+            sum.counters = KEYS.iter().map(|key| (*key).into()).zip(counts).collect();
+        }
         shown.entities.append(&mut crowd);
         if !rest.is_empty() {
-            let mut sum = sum(&rest, &policy, head);
-            for (key, count) in KEYS.iter().zip(counts.unwrap_or_default()) {
-                sum.set(key, count);
-            }
-            sum.unit = "bytes".into();
+            rest.iter().for_each(|entity| add_gauges(&mut sum, entity));
             shown.others.push(sum);
         }
     }
     shown
-}
-
-/// Returns the sum of `rest` without counters.
-fn sum(rest: &[Cow<'_, Entity>], policy: &str, head: String) -> Entity {
-    let mut sum = Entity {
-        head,
-        ..Entity::new(policy, OTHERS.into())
-    };
-    for entity in rest {
-        add_gauges(&mut sum, entity);
-    }
-    sum
 }

@@ -3,20 +3,17 @@
 //! Page of metrics: the text of snapshots and of the agent's status.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use super::encode::{label, MetricKind};
+use nrs_agent::status::PeerStatus;
+use serde::Serialize;
+use serde_json::{json, Value};
+
+use super::encode::label;
 use super::families::FAMILIES;
-use super::family::{Gathered, Samples, Subject};
-use super::others::{self, unite, Memory, ShownEntities};
-use crate::stats::{merge, Client, Rule};
-
-/// Subject of samples with its labels, formatted once for all families.
-struct Labelled<'a> {
-    labels: String,
-    of: Subject<'a>,
-    /// True if counters are shown.
-    counted: bool,
-}
+use super::family::{Gathered, Of, Subject};
+use super::others::{self, crowds, unite, Memory, ShownEntities};
+use crate::stats::{merge, Client, Rule, Snapshot};
 
 /// Returns at most `top` clients of a service, sorted by completed requests if some are left out. A
 /// device with several targets is several clients with one name; they are merged.
@@ -41,53 +38,105 @@ fn rules(all: &[Rule]) -> Vec<Cow<'_, Rule>> {
     unite(all, |rule| format!("{} {}", rule.head, rule.name), both)
 }
 
+/// Returns the data of a service; its numbers of clients are numbers of names, because a device
+/// with several targets is several clients with one name.
+fn of_service(service: &Snapshot) -> Value {
+    let names = |such: fn(&&Client) -> bool| {
+        let such = service.clients.iter().filter(such);
+        such.map(|client| &client.name[..])
+            .collect::<BTreeSet<_>>()
+            .len()
+    };
+    json!({
+        "healthy": service.unhealthy.is_none(),
+        "clients": names(|_| true),
+        "lost": names(|client| client.lost),
+        "counters": service.counters,
+        "timeouts": service.timeouts,
+        "concurrency": service.concurrency,
+    })
+}
+
+/// Returns the data of a rule; its limit is in bytes or in requests.
+fn of_rule(rule: &Rule) -> Value {
+    let limit = rule.limit().map(|(limit, bytes)| match bytes {
+        true => json!({ "bytes": limit }),
+        false => json!({ "requests": limit }),
+    });
+    json!({ "counters": rule.counters, "unit": rule.unit, "limit": limit })
+}
+
+/// Returns the data of another server; the age of its last datagram is known if there is one.
+fn of_peer(peer: &PeerStatus) -> Value {
+    let mut data = of(peer);
+    if peer.numbers.datagrams == 0 {
+        data["age_us"] = Value::Null;
+    }
+    data
+}
+
+/// Returns the data of a subject without derived numbers.
+fn of(subject: &impl Serialize) -> Value {
+    serde_json::to_value(subject).unwrap_or_default()
+}
+
 /// Returns all subjects: those of each service, then those of the agent.
-fn subjects<'a>(
-    gathered: &'a Gathered,
-    shown: &'a [ShownEntities<'a>],
-    top: usize,
-) -> Vec<Labelled<'a>> {
+fn subjects(gathered: &Gathered, shown: &[ShownEntities<'_>], top: usize) -> Vec<Subject> {
     let mut all = Vec::new();
-    let mut add = |counted, of: Subject<'a>, values: &[&str]| {
+    let mut add = |of: Of, values: &[&str], data| {
         let mut labels = String::new();
         for (name, value) in of.labels().iter().zip(values) {
             label(&mut labels, name, value);
         }
-        let labelled = Labelled {
-            labels,
+        all.push(Subject {
             of,
-            counted,
-        };
-        all.push(labelled);
+            data,
+            labels,
+            policy: match of {
+                Of::Policy | Of::Entity => values[2].into(),
+                _ => String::new(),
+            },
+        });
     };
-    add(true, gathered.into(), &[]);
+    let exporter = json!({
+        "up": gathered.failure.is_none(),
+        "seconds": gathered.seconds,
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    add(Of::Exporter, &[], exporter);
     for (snapshot, shown) in gathered.snapshots.iter().zip(shown) {
         let service = &*snapshot.service;
-        add(true, snapshot.into(), &[service]);
+        add(Of::Service, &[service], of_service(snapshot));
+        for crowd in crowds(&snapshot.entities) {
+            let (head, policy, entities) = (&crowd[0].head, &crowd[0].policy, crowd.len());
+            let data = json!({ "head": head, "policy": policy, "entities": entities });
+            add(Of::Service, &[service], data);
+        }
         for head in &snapshot.heads {
-            add(true, head.into(), &[service, &head.name]);
             let policies = head.policies.iter();
+            let queued: u64 = policies.clone().map(|policy| policy.queued).sum();
+            let active: u64 = policies.clone().map(|policy| policy.active).sum();
+            let data = json!({ "queued": queued, "active": active });
+            add(Of::Head, &[service, &head.name], data);
             for policy in policies.filter(|policy| policy.state != "stopped") {
-                add(true, policy.into(), &[service, &head.name, &policy.name]);
+                let values = [service, &head.name, &policy.name];
+                add(Of::Policy, &values, of(policy));
             }
         }
         for rule in rules(&snapshot.rules) {
-            let (head, name) = (rule.head.clone(), rule.name.clone());
-            add(true, Subject::Rule(rule), &[service, &head, &name]);
+            add(Of::Rule, &[service, &rule.head, &rule.name], of_rule(&rule));
         }
         for group in &snapshot.groups {
-            add(true, group.into(), &[service, &group.name]);
+            add(Of::Group, &[service, &group.name], of(group));
         }
         for client in clients(&snapshot.clients, top) {
-            let name = client.name.clone();
-            add(true, Subject::Client(client), &[service, &name]);
+            add(Of::Client, &[service, &client.name], of(&client));
         }
         for target in &snapshot.targets {
-            add(true, target.into(), &[service, &target.name]);
+            add(Of::Target, &[service, &target.name], of(target));
         }
-        let own = shown.entities.iter().map(|entity| (true, &**entity));
-        let others = shown.others.iter().map(|entity| (shown.counted, entity));
-        for (counted, entity) in own.chain(others) {
+        let entities = shown.entities.iter().map(|entity| &**entity);
+        for entity in entities.chain(&shown.others) {
             let within = entity.within.as_deref().unwrap_or_default();
             let (rule, group) = match entity.policy.as_str() {
                 "tbf" => (within, ""),
@@ -95,13 +144,13 @@ fn subjects<'a>(
             };
             let (head, policy, name) = (&entity.head, &entity.policy, &entity.name);
             let values: [&str; 6] = [service, head, policy, rule, group, name];
-            add(counted, entity.into(), &values);
+            add(Of::Entity, &values, of(entity));
         }
     }
     for one in gathered.agent.iter().flat_map(|status| &status.services) {
-        add(true, one.into(), &[&one.service]);
+        add(Of::Agent, &[&one.service], of(one));
         for peer in &one.peers {
-            add(true, peer.into(), &[&one.service, &peer.server]);
+            add(Of::Peer, &[&one.service, &peer.server], of_peer(peer));
         }
     }
     all
@@ -125,16 +174,9 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
     let subjects = subjects(gathered, &shown, top);
     let mut out = String::with_capacity(1 << 16);
     for family in FAMILIES.iter() {
-        let mut samples = Samples {
-            out: &mut out,
-            family,
-            begun: false,
-            labels: "",
-        };
-        let is_counter = family.kind == MetricKind::Counter;
-        for one in subjects.iter().filter(|one| one.counted || !is_counter) {
-            samples.labels = &one.labels;
-            family.of.add_samples(&one.of, &mut samples);
+        let mut is_begun = false;
+        for subject in subjects.iter().filter(|one| one.of == family.of) {
+            family.write(subject, &mut out, &mut is_begun);
         }
     }
     out

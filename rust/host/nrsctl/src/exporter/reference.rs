@@ -32,8 +32,9 @@ pub fn list() -> String {
             }
         }
         text += &format!("* `{}`: {}.", family.name, family.help);
-        if !family.more.is_empty() {
-            text += &format!(" Also labelled {}.", code(&family.more));
+        let more: Vec<&str> = family.more().collect();
+        if !more.is_empty() {
+            text += &format!(" Also labelled {}.", code(&more));
         }
         text.push('\n');
     }

@@ -80,20 +80,20 @@ fn families() {
         let family = FAMILIES.iter().find(|family| family.name == name);
         let family = family.unwrap_or_else(|| panic!("{name} is not in the table"));
         for label in labels.keys() {
-            let mut known = family.of.labels().iter().chain(&family.more);
+            let mut known = family.of.labels().iter().copied().chain(family.more());
             assert!(
                 known.any(|known| known == label),
                 "{name} has label {label}"
             );
         }
-        for label in family.more.iter().filter(|label| **label != "argument") {
-            assert!(labels.contains_key(*label), "{name} has no label {label}");
+        for label in family.more().filter(|label| *label != "argument") {
+            assert!(labels.contains_key(label), "{name} has no label {label}");
         }
         seen.insert(name.as_str());
     }
     let mut names = HashSet::new();
     for family in FAMILIES.iter() {
-        let (name, help) = (family.name, family.help);
+        let (name, help) = (family.name, &family.help);
         let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         let shown = seen.contains(name) || family.is_for_tests();
         assert!(names.insert(name) && shown, "{name}");
@@ -112,7 +112,7 @@ fn families() {
         );
         assert!(!help.contains(['\n', '\\', '|']), "{name}");
         assert_eq!(
-            family.more.contains(&"quantile"),
+            family.more().any(|label| label == "quantile"),
             family.kind == Type::Summary,
             "{name}"
         );

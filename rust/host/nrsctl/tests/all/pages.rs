@@ -125,9 +125,9 @@ fn dashboard() {
             let family = FAMILIES.iter().find(|family| family.name == name);
             let family: &Family = family.unwrap_or_else(|| panic!("no metric {name}: {expr}"));
             for label in labels {
-                let mut known = family.of.labels().iter().chain(&family.more);
+                let mut known = family.of.labels().iter().copied().chain(family.more());
                 assert!(
-                    known.any(|known| *known == label),
+                    known.any(|known| known == label),
                     "{name} has no label {label}"
                 );
             }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use nrs_agent::toml::Fault;
 
 use crate::accounts::Accounts;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use files::File;
 use read::Wanted;
@@ -48,8 +48,7 @@ pub fn wanted(files: &[File], accounts: &Accounts) -> Result<Wanted> {
         return Ok(wanted);
     }
     let lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
-    let message = format!("invalid configuration\n{}", lines.join("\n"));
-    Err(Failure::new(FailureKind::Refused, message).hint("nothing was changed"))
+    Err(failure!(Refused: "invalid configuration\n{}", lines.join("\n"); "nothing was changed"))
 }
 
 /// Returns the configuration that `files` define together, and all faults in the files.

@@ -158,12 +158,31 @@ impl Failure {
         Err(all)
     }
 
+    /// Returns the failure with `subject` before its message.
+    pub fn prefixed(self, subject: &str) -> Self {
+        let message = format!("{subject}: {}", self.message);
+        Self { message, ..self }
+    }
+
     /// Returns the failure with `hint`.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 }
+
+/// Creates a failure: `failure!(KIND: MESSAGE; HINT)`, with texts as of `format!`; the hint may be
+/// missing.
+macro_rules! failure {
+    ($kind:ident: $text:literal $(, $value:expr)* $(; $hint:literal $(, $part:expr)*)?) => {
+        $crate::failure::Failure::new(
+            $crate::failure::FailureKind::$kind,
+            format_args!($text $(, $value)*).to_string(),
+        )
+        $(.hint(format_args!($hint $(, $part)*).to_string()))?
+    };
+}
+pub(crate) use failure;
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use nrs_sched::policy::fairshare::limits::Limits;
 use nrs_sched::policy::fairshare::mode::Mode;
 use nrs_sched::policy::Kind;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 use crate::stats;
 
@@ -153,7 +153,7 @@ impl ItemList {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Other`]: `parse` cannot read a line.
+    /// `Other`: `parse` cannot read a line.
     pub fn parse<'a, T>(
         &self,
         args: &ListArgs,
@@ -164,10 +164,9 @@ impl ItemList {
             let (name, value) = self.split(line)?;
             parse(name, value)
         });
-        items.collect::<Option<_>>().ok_or_else(|| {
-            let message = format!("{}: {}: {text}", args.service, self.parameter);
-            Failure::new(FailureKind::Other, message)
-        })
+        items
+            .collect::<Option<_>>()
+            .ok_or_else(|| failure!(Other: "{}: {}: {text}", args.service, self.parameter))
     }
 
     /// Returns `item`, which the user wrote as `text`, with numbers for users and groups, after
@@ -182,7 +181,7 @@ impl ItemList {
             1 => Ok(()),
             _ => Err(self.several),
         });
-        one.map_err(|reason| Failure::new(FailureKind::Refused, format!("{text}: {reason}")))?;
+        one.map_err(|reason| failure!(Refused: "{text}: {reason}"))?;
         Ok(item)
     }
 

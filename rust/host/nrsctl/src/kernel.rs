@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nrs_agent::status::Status;
 
 use crate::accounts::Accounts;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::live::HidingLayer;
 
 /// A block device of a service: a client created with `dmsetup`, or a disk whose I/O scheduler is
@@ -186,8 +186,7 @@ pub fn exclude(kernel: &dyn Kernel, told: &AtomicBool) -> Result<Exclusion> {
             return Ok(exclusion);
         }
         if told.load(Ordering::Relaxed) || started.elapsed() > PATIENCE {
-            let message = "another nrsctl changes the configuration";
-            return Err(Failure::new(FailureKind::Busy, message).hint("retry"));
+            return Err(failure!(Busy: "another nrsctl changes the configuration"; "retry"));
         }
         sleep(PAUSE);
     }

@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 use crate::accounts::Accounts;
 use crate::configuration::devices;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::{Device, Exclusion, Kernel};
 use crate::names::{is_service, no_client};
 
@@ -194,8 +194,7 @@ impl Kernel for Live {
         let answer = answer.map_err(|refused| match refused {
             Refused::Unopened(errno) => self.open_failure(errno),
             Refused::Command(errno, _) => {
-                let message = format!("/dev/nrs-control: {}", errno::words(errno));
-                Failure::new(FailureKind::Other, message)
+                failure!(Other: "/dev/nrs-control: {}", errno::words(errno))
             }
         })?;
         let mut names: Vec<String> = answer.lines().map(str::to_owned).collect();
@@ -205,8 +204,7 @@ impl Kernel for Live {
 
     fn get(&self, service: &str, parameter: &str) -> Result<String> {
         if let Some(known) = parameters::named(parameter).filter(|known| !known.access.reads()) {
-            let message = format!("{service}.{}: write-only parameter", known.name());
-            return Err(Failure::new(FailureKind::Refused, message));
+            return Err(failure!(Refused: "{service}.{}: write-only parameter", known.name()));
         }
         let got = self.node.ask(&format!("get {service} {parameter}"));
         got.map_err(|refused| self.why(refused, service, parameter, None))
@@ -214,8 +212,7 @@ impl Kernel for Live {
 
     fn set(&self, service: &str, parameter: &str, value: &str) -> Result {
         if let Some(known) = parameters::named(parameter).filter(|known| !known.access.writes()) {
-            let message = format!("{service}.{}: read-only parameter", known.name());
-            return Err(Failure::new(FailureKind::Refused, message));
+            return Err(failure!(Refused: "{service}.{}: read-only parameter", known.name()));
         }
         let done = self.node.ask(&format!("set {service} {parameter} {value}"));
         done.map_err(|refused| self.why(refused, service, parameter, Some(value)))?;
@@ -232,9 +229,8 @@ impl Kernel for Live {
     fn remove(&self, service: &str) -> Result {
         let exists = |names: Vec<String>| names.iter().any(|name| name == service);
         if !self.is_made(service)? && self.services().is_ok_and(exists) {
-            let message = format!("{service}: not created with 'service add'");
-            return Err(Failure::new(FailureKind::Busy, message)
-                .hint("the service is removed with its last client: nrsctl device remove"));
+            return Err(failure!(Busy: "{service}: not created with 'service add'";
+                "the service is removed with its last client: nrsctl device remove"));
         }
         let done = self.made(service).and_then(fs::remove_dir);
         done.map_err(|error| self.configured(error, service, "remove"))
@@ -249,12 +245,8 @@ impl Kernel for Live {
         let text = text.and_then(fs::read_to_string);
         let text = text.map_err(|error| self.configured(error, service, "cpts"))?;
         let text = text.trim_end();
-        let wrong = |_| {
-            Failure::new(
-                FailureKind::Other,
-                format!("{service}: invalid number of partitions in cpts: '{text}'"),
-            )
-        };
+        let wrong =
+            |_| failure!(Other: "{service}: invalid number of partitions in cpts: '{text}'");
         text.parse().map_err(wrong)
     }
 
@@ -300,10 +292,7 @@ impl Kernel for Live {
         let target = self.number_of(&device.target)?;
         let size = fs::read_to_string(self.block(&target).join("size"));
         let size = size.ok().and_then(|text| text.trim_end().parse().ok());
-        let wrong = |what| {
-            let message = format!("{}: {what}", device.target);
-            Failure::new(FailureKind::NotFound, message).hint("see: lsblk")
-        };
+        let wrong = |what| failure!(NotFound: "{}: {what}", device.target; "see: lsblk");
         let all: u64 = match size {
             None => return Err(wrong("no such block device")),
             Some(0) => return Err(wrong("block device of length 0")),
@@ -316,11 +305,9 @@ impl Kernel for Live {
         };
         if left == 0 || sectors > left {
             let (wanted, offset) = (device.sectors.max(1), device.offset);
-            let message = format!(
+            return Err(failure!(Refused:
                 "{}: {wanted} sectors from {offset} exceed the device (size: {all} sectors)",
-                device.target
-            );
-            return Err(Failure::new(FailureKind::Refused, message));
+                device.target));
         }
         Ok(Device {
             target,
@@ -337,8 +324,7 @@ impl Kernel for Live {
         let name = fs::canonicalize(&device).ok();
         let name = name.as_deref().and_then(Path::file_name);
         let Some(name) = name.map(|name| name.to_string_lossy().replace('!', "/")) else {
-            let message = format!("{target}: no such block device");
-            return Err(Failure::new(FailureKind::NotFound, message));
+            return Err(failure!(NotFound: "{target}: no such block device"));
         };
         let node = self.root.join("dev").join(&name);
         // A disk without a serial number has only the name of its place.
@@ -382,8 +368,10 @@ impl Kernel for Live {
         if !entries.any(has) {
             return Ok(());
         }
-        let message = format!("{name}: a device-mapper device with this name exists");
-        Err(Failure::new(FailureKind::Busy, message).hint(format!("see: dmsetup table {name}")))
+        Err(
+            failure!(Busy: "{name}: a device-mapper device with this name exists";
+            "see: dmsetup table {name}"),
+        )
     }
 
     fn add_device(&self, device: &Device) -> Result {
@@ -412,10 +400,8 @@ impl Kernel for Live {
             return Err(no_client(name, names));
         };
         if device.scheduled {
-            let failure = Failure::new(
-                FailureKind::Refused,
-                format!("{name}: is a disk, not a device-mapper device of type nrs"),
-            );
+            let failure = failure!(Refused:
+                "{name}: is a disk, not a device-mapper device of type nrs");
             return Err(failure.hint(format!("nrsctl device unschedule {name}")));
         }
         let done = self.dmsetup.remove(name);
@@ -429,16 +415,14 @@ impl Kernel for Live {
     fn disk(&self, path: &str) -> Result<String> {
         let name = self.disks.name(path);
         if let Some(disk) = self.disks.of_partition(&name) {
-            let message = format!("{path}: is a partition; set the scheduler of its disk, {disk}");
-            return Err(Failure::new(FailureKind::Refused, message).hint(format!("use {disk}")));
+            return Err(failure!(Refused:
+                "{path}: is a partition; set the scheduler of its disk, {disk}";
+                "use {disk}"));
         }
         match self.disks.exists(&name) {
             true => Ok(name),
             false => {
-                let failure = Failure::new(
-                    FailureKind::NotFound,
-                    format!("disk '{path}' does not exist"),
-                );
+                let failure = failure!(NotFound: "disk '{path}' does not exist");
                 Err(failure.hint("see: lsblk -d"))
             }
         }

@@ -21,7 +21,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use nrs_sched::parameters::{all, Parameter};
 use strsim::osa_distance;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, Result};
 
 /// Description of a valid service name.
 pub const NAME: &str = "1 to 31 letters, digits and _ - . : not starting with a dot";
@@ -114,11 +114,11 @@ fn components(name: &str) -> Vec<String> {
 ///
 /// # Errors
 ///
-/// [`FailureKind::Usage`]: `pattern` is invalid.
+/// `Usage`: `pattern` is invalid.
 fn matcher(pattern: &str) -> Result<GlobMatcher> {
     let glob = glob(pattern).map_err(|error| {
-        let message = format!("invalid pattern '{pattern}': {}", error.kind());
-        Failure::new(FailureKind::Usage, message).hint("patterns may contain * ? [...] {a,b}")
+        failure!(Usage: "invalid pattern '{pattern}': {}", error.kind())
+            .hint("patterns may contain * ? [...] {a,b}")
     })?;
     Ok(glob)
 }
@@ -185,7 +185,7 @@ fn fitting(components: &[String], services: &[String]) -> Result<Vec<NamedServic
 ///
 /// # Errors
 ///
-/// [`FailureKind::Usage`]: a pattern is invalid.
+/// `Usage`: a pattern is invalid.
 pub fn services(name: &str, services: &[String]) -> Result<Vec<NamedService>> {
     fitting(&components(name), services)
 }
@@ -194,7 +194,7 @@ pub fn services(name: &str, services: &[String]) -> Result<Vec<NamedService>> {
 ///
 /// # Errors
 ///
-/// [`FailureKind::Usage`]: a pattern is invalid.
+/// `Usage`: a pattern is invalid.
 pub fn parameters(
     name: &str,
     services: &[String],
@@ -215,8 +215,8 @@ pub fn parameters(
 /// Returns the failure for a name that selects nothing, with the message of `lctl`.
 pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     let path = components(name).join("/");
-    let message = format!("error: {verb}: param_path '{path}': No such file or directory");
-    let failure = Failure::new(FailureKind::NotFound, message);
+    let failure = failure!(NotFound:
+        "error: {verb}: param_path '{path}': No such file or directory");
     let components = components(name);
     let (last, before) = match components.split_last() {
         Some((last, before)) if !before.is_empty() => (last, before),
@@ -284,20 +284,14 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
 
 /// Returns the failure for a missing service `name`; `there` are the existing services.
 pub fn no_service(name: &str, there: &[String]) -> Failure {
-    let failure = Failure::new(
-        FailureKind::NotFound,
-        format!("service '{name}' does not exist"),
-    );
+    let failure = failure!(NotFound: "service '{name}' does not exist");
     let near = near(name, there.iter().map(String::as_str));
     or_meant(failure, ":", near, listed("services", there))
 }
 
 /// Returns the failure for a missing client `name`; `there` are the existing clients.
 pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failure {
-    let failure = Failure::new(
-        FailureKind::NotFound,
-        format!("client '{name}' does not exist"),
-    );
+    let failure = failure!(NotFound: "client '{name}' does not exist");
     or_meant(
         failure,
         ":",
@@ -309,6 +303,7 @@ pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::FailureKind;
 
     fn there() -> Vec<String> {
         ["a.b", "b", "ost.OSS.x", "ost_io", "san", "x"]

@@ -12,7 +12,7 @@ use nrs_sched::{
     rules,
 };
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 
 /// Returns the kind of failure of a refusal with `code`.
 pub(crate) fn kind(code: Code) -> FailureKind {
@@ -101,14 +101,11 @@ pub fn hint(parameter: &Parameter) -> String {
 /// - [`FailureKind::Refused`]: the parameter is read only, or the value is invalid.
 pub fn check(parameter: &str, value: &str) -> Result {
     let Some(parameter) = parameters::named(parameter) else {
-        let message = format!("parameter '{parameter}' does not exist");
-        return Err(
-            Failure::new(FailureKind::NotFound, message).hint("see: nrsctl list_param -R '*'")
-        );
+        return Err(failure!(NotFound: "parameter '{parameter}' does not exist";
+            "see: nrsctl list_param -R '*'"));
     };
     if !parameter.access.writes() {
-        let message = format!("{}: read-only parameter", parameter.name());
-        return Err(Failure::new(FailureKind::Refused, message));
+        return Err(failure!(Refused: "{}: read-only parameter", parameter.name()));
     }
     match reason(parameter, value) {
         None => Ok(()),

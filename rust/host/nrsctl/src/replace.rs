@@ -11,7 +11,7 @@ use nrs_agent::directory::{Directory, LINKS_MAX};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, Result};
 
 /// Replaces the file `path` by a file with `bytes`. Readers see either the whole old file or the
 /// whole new file. The mode is preserved, except for others' right to write.
@@ -22,8 +22,8 @@ use crate::failure::{Failure, FailureKind, Result};
 ///
 /// # Errors
 ///
-/// [`FailureKind::Usage`] for a path without a file name; otherwise the error of the file system,
-/// see [`FailureKind::of_file`]. After an error the old file is unchanged, and no temporary file
+/// `Usage` for a path without a file name; otherwise the error of the file system,
+/// see `of_file`. After an error the old file is unchanged, and no temporary file
 /// remains.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     with(path, |output| match output {
@@ -99,8 +99,7 @@ impl NewFile {
 /// Calls `write` with the destination for the file `path`.
 fn with<T>(path: &Path, write: impl FnOnce(Output) -> io::Result<T>) -> Result<T> {
     if path.file_name().is_none() {
-        let message = format!("'{}' has no file name", path.display());
-        return Err(Failure::new(FailureKind::Usage, message));
+        return Err(failure!(Usage: "'{}' has no file name", path.display()));
     }
     let written = output(path).and_then(write);
     written.map_err(|error| Failure::of_file(path, &error))
@@ -150,6 +149,7 @@ mod tests {
     use rustix::fs::{mknodat, FileType, Mode, CWD};
 
     use super::*;
+    use crate::failure::FailureKind;
 
     #[test]
     fn files_and_links() {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 
 /// Writes `value` as JSON.
 ///
@@ -112,9 +112,8 @@ impl<'a> Report<'a> {
     /// [`Failure::of`] of `failures` and the output error.
     pub fn end(self, mut failures: Vec<Failure>) -> Result {
         failures.extend(self.failed.map(|error| {
-            let message =
-                format!("standard output: {error}; the changes were made, but not all are shown");
-            Failure::new(FailureKind::Other, message)
+            failure!(Other:
+                "standard output: {error}; the changes were made, but not all are shown")
         }));
         Failure::of(failures)
     }

@@ -26,7 +26,7 @@ use nrs_sched::statistics::{BandwidthCounts, Stat, Stats};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 
 pub mod module;
@@ -352,7 +352,7 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// The failures of [`Kernel::get`]; [`FailureKind::Other`] with the place, if the snapshot of the
+/// The failures of [`Kernel::get`]; `Other` with the place, if the snapshot of the
 /// module is invalid.
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     let mut snapshot = parse(kernel, service, "snapshot")?;
@@ -377,11 +377,9 @@ fn parse(kernel: &dyn Kernel, service: &str, name: &str) -> Result<Snapshot> {
     let at_ns = now();
     let text = kernel.get(service, name)?;
     let mut snapshot = module::read(&text).map_err(|error| {
-        let message = format!("{name} of service '{service}': {error}");
-        Failure::new(FailureKind::Other, message).hint(
+        failure!(Other: "{name} of service '{service}': {error}";
             "nrsctl and the module may have different versions: \
-             compare nrsctl --version and modinfo nrs",
-        )
+             compare nrsctl --version and modinfo nrs")
     })?;
     (snapshot.service, snapshot.at_ns) = (service.into(), at_ns);
     Ok(snapshot)

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use nrs_agent::socket;
 use nrs_agent::status::{EntityStatus, PeerStatus, ServiceStatus, Status};
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 use crate::show;
 use crate::stats::words::{duration, safe};
@@ -36,15 +36,16 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: no agent runs.
-/// - [`FailureKind::Unhealthy`]: a service of the agent is not bound, or failed.
+/// - `NotFound`: no agent runs.
+/// - `Unhealthy`: a service of the agent is not bound, or failed.
 /// - Errors of [`Kernel::agent`].
 pub fn run(action: &AgentAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let AgentAction::Status(args) = action;
     let Some(status) = kernel.agent(&args.socket)? else {
-        let message = format!("no agent is running at {}", args.socket.display());
-        let hint = "start: systemctl start nrs-agent; log: journalctl -u nrs-agent";
-        return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
+        return Err(
+            failure!(NotFound: "no agent is running at {}", args.socket.display();
+            "start: systemctl start nrs-agent; log: journalctl -u nrs-agent"),
+        );
     };
     match args.json {
         true => show::json(out, &status)?,
@@ -55,10 +56,7 @@ pub fn run(action: &AgentAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
     let sick: Vec<String> = sick.map(|one| safe(&one.service)).collect();
     match sick.is_empty() {
         true => Ok(()),
-        false => {
-            let message = format!("not shared with other servers: {}", sick.join(", "));
-            Err(Failure::new(FailureKind::Unhealthy, message))
-        }
+        false => Err(failure!(Unhealthy: "not shared with other servers: {}", sick.join(", "))),
     }
 }
 

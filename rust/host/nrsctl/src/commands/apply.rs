@@ -19,7 +19,7 @@ use crate::configuration::carry_out::ServiceChange;
 use crate::configuration::read::Wanted;
 use crate::configuration::state::ServiceState;
 use crate::configuration::{files, module, render, running, wanted};
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::{exclude, is_gone, Device, Kernel};
 use crate::show::{self, Report};
 use crate::stats;
@@ -153,8 +153,7 @@ fn apply(
         }
         wanted.module.clear();
         if wanted.services.is_empty() && wanted.disks.is_empty() && wanted.devices.is_empty() {
-            let message = format!("no file defines the service {only}");
-            return Err(Failure::new(FailureKind::NotFound, message));
+            return Err(failure!(NotFound: "no file defines the service {only}"));
         }
     }
     // All changes are checked before the first change is made.
@@ -175,10 +174,7 @@ fn apply(
         todo.devices.missing(kernel, &mut failures);
         failures.extend(output.report.failed().map(Failure::from));
         Failure::of(failures)?;
-        return Err(Failure::new(
-            FailureKind::Differs,
-            "the running state differs from the files",
-        ));
+        return Err(failure!(Differs: "the running state differs from the files"));
     }
     output.report.flush()?;
     if let Err(failure) = todo.set_parameters(kernel, told) {
@@ -223,10 +219,7 @@ fn apply(
         };
         match done {
             Ok(()) => output.done(format!("{name}: removed"))?,
-            Err(failure) => failures.push(Failure {
-                message: format!("{name}: cannot be removed: {}", failure.message),
-                ..failure
-            }),
+            Err(failure) => failures.push(failure.prefixed(&format!("{name}: cannot be removed"))),
         }
     }
     if !left.is_empty() {
@@ -343,7 +336,7 @@ impl<'a> Todo<'a> {
         let mut set = Vec::new();
         for (name, value) in wanted.iter().filter(differs) {
             let done = match told.load(Ordering::Relaxed) {
-                true => Err(Failure::new(FailureKind::Other, "interrupted")),
+                true => Err(failure!(Other: "interrupted")),
                 false => kernel.set_module_parameter(name, value),
             };
             let Err(failure) = done else {

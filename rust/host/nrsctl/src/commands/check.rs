@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nrs_agent::config;
 
 use crate::configuration::{files, parse};
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 use crate::show;
 
@@ -28,7 +28,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::Refused`]: a file has a fault.
+/// - `Refused`: a file has a fault.
 /// - Errors of reading the files.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let paths = args.paths.iter().cloned();
@@ -66,13 +66,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     }
     match faults.len() {
         0 => Ok(()),
-        1 => Err(Failure::new(
-            FailureKind::Refused,
-            "the configuration has an error",
-        )),
-        many => Err(Failure::new(
-            FailureKind::Refused,
-            format!("the configuration has {many} errors"),
-        )),
+        1 => Err(failure!(Refused: "the configuration has an error")),
+        many => Err(failure!(Refused: "the configuration has {many} errors")),
     }
 }

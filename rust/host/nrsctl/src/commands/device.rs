@@ -15,7 +15,7 @@ use crate::configuration::devices::{
 };
 use crate::configuration::edit::{CheckedFiles, SaveOption};
 use crate::configuration::keys::Table;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::{self, Device, Kernel};
 use crate::live::HidingLayer;
 use crate::names::no_client;
@@ -286,10 +286,7 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 ..now
             });
             let write = |now: Device| files.write(&lasting_disk(kernel, now)?, same);
-            let gone = || {
-                let message = format!("{}: the I/O scheduler has changed again", disk.name);
-                Err(Failure::new(FailureKind::Busy, message))
-            };
+            let gone = || Err(failure!(Busy: "{}: the I/O scheduler has changed again", disk.name));
             now.map_or_else(gone, write).map_err(unsaved)
         }
         DeviceAction::Unschedule {
@@ -330,8 +327,7 @@ fn add(device: &Device, kept: &SaveOption, kernel: &dyn Kernel) -> Result {
 
 /// Returns `failure` with the addition that the change was made, but not saved.
 fn unsaved(failure: Failure) -> Failure {
-    let message = format!("the change was made, but not saved: {}", failure.message);
-    Failure { message, ..failure }
+    failure.prefixed("the change was made, but not saved")
 }
 
 /// Removes the section in `table` whose name is `named` from `files` once the removal is `done`. A
@@ -365,8 +361,7 @@ fn check<'a>(values: impl IntoIterator<Item = (&'a str, Option<&'a str>)>, hint:
                 "name" | "device" | "service" => key.to_uppercase(),
                 key => format!("--{}", key.replace('_', "-")),
             };
-            let failure = Failure::new(FailureKind::Refused, format!("{what}: {reason}"));
-            return Err(failure.hint(hint));
+            return Err(failure!(Refused: "{what}: {reason}"; "{hint}"));
         }
     }
     Ok(())

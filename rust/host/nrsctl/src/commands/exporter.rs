@@ -17,7 +17,7 @@ use crate::exporter::family::Gathered;
 use crate::exporter::http::{self, Answer, Request};
 use crate::exporter::others::Memory;
 use crate::exporter::page;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::{self, is_gone, Kernel};
 use crate::replace::replace;
 use crate::stats::{self, Snapshot};
@@ -125,11 +125,8 @@ fn snapshots(
 
 fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
     let failure = |error: &dyn std::fmt::Display| {
-        Failure::new(
-            FailureKind::NotFound,
-            format!("{}: {error}", path.display()),
-        )
-        .hint("expected the output of nrsctl status --json")
+        failure!(NotFound: "{}: {error}", path.display();
+            "expected the output of nrsctl status --json")
     };
     let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
     serde_json::from_str(&text).map_err(|error| failure(&error))
@@ -201,11 +198,8 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
 /// Answers HTTP requests until the process ends.
 fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> Result {
     let listener = TcpListener::bind(&args.listen).map_err(|error| {
-        Failure::new(
-            FailureKind::Usage,
-            format!("--listen {}: {error}", args.listen),
-        )
-        .hint("expected an unused local ADDRESS:PORT, such as 127.0.0.1:9719 or [::]:9719")
+        failure!(Usage: "--listen {}: {error}", args.listen;
+            "expected an unused local ADDRESS:PORT, such as 127.0.0.1:9719 or [::]:9719")
     })?;
     let address = listener.local_addr()?;
     writeln!(out, "listening at http://{address}/metrics")?;

@@ -16,7 +16,7 @@ use nrs_sched::policy::fairshare::limits::Limits;
 use super::rule;
 use crate::accounts::ENTITY;
 use crate::configuration::running;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::items::{modes, note_unused, ListArgs, LIMITS};
 use crate::kernel::Kernel;
 use crate::show;
@@ -89,8 +89,7 @@ impl LimitSet {
         });
         let setting = words.collect::<Vec<_>>().join("+");
         if setting.is_empty() {
-            return Err(Failure::new(FailureKind::Usage, "no limits")
-                .hint("give --max, --min, --burst or --class"));
+            return Err(failure!(Usage: "no limits"; "give --max, --min, --burst or --class"));
         }
         Ok(setting)
     }
@@ -117,7 +116,7 @@ struct TestedEntity {
 
 /// Returns the entities of a request with `attrs`, outermost first, for each head.
 fn entities(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<TestedEntity>> {
-    let malformed = |error: Error| Failure::new(FailureKind::Other, format!("{service}: {error}"));
+    let malformed = |error: Error| failure!(Other: "{service}: {error}");
     let state = running::read(kernel, service)?;
     let weights = Weights::new().apply(&state.weights).map_err(malformed)?;
     let limits = Limits::new().apply(&state.limits).map_err(malformed)?;
@@ -167,9 +166,9 @@ fn setting<V: EntitySetting>(
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the service, user, group or limits do not exist.
-/// - [`FailureKind::Refused`]: the name of an entity or a limit is malformed.
-/// - [`FailureKind::Usage`]: no limits are given, or a request is malformed.
+/// - `NotFound`: the service, user, group or limits do not exist.
+/// - `Refused`: the name of an entity or a limit is malformed.
+/// - `Usage`: no limits are given, or a request is malformed.
 pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
         LimitAction::List(args) => {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nrs_sched::rng::Rng;
 
 use crate::commands::record;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
 /// Bytes of a read of the sweep.
@@ -73,10 +73,7 @@ impl MeasuredDevice {
     /// - Errors of opening.
     fn open(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Failure::of_file(path, &error);
-        let refused = |reason: &str| {
-            let message = format!("{}: {reason}", path.display());
-            Failure::new(FailureKind::Refused, message)
-        };
+        let refused = |reason: &str| failure!(Refused: "{}: {reason}", path.display());
         // Opening a pipe may block.
         let kind = std::fs::metadata(path).map_err(failed)?;
         if !kind.file_type().is_block_device() && !kind.is_file() {
@@ -179,11 +176,8 @@ fn group(args: &Args) -> Result<String> {
     let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
     match (1..=31).contains(&name.len()) && name.bytes().all(takes) {
         true => Ok(name),
-        false => {
-            let message = format!("'{name}' is not a valid group name");
-            Err(Failure::new(FailureKind::Usage, message)
-                .hint("set --name: letters, digits and _ . : -"))
-        }
+        false => Err(failure!(Usage: "'{name}' is not a valid group name";
+            "set --name: letters, digits and _ . : -")),
     }
 }
 
@@ -210,8 +204,8 @@ fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
             _ => continue,
         };
         let (path, service) = (path.display(), device.service);
-        let message = format!("{path}: nrs schedules this device (service {service})");
-        return Err(Failure::new(FailureKind::Refused, message).hint(hint));
+        return Err(failure!(Refused:
+            "{path}: nrs schedules this device (service {service})"; "{hint}"));
     }
     Ok(())
 }
@@ -243,8 +237,8 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         rates.push((depth, rate));
     }
     let nothing = || {
-        let message = format!("{}: no read completed in {time:?}", args.device.display());
-        Failure::new(FailureKind::Other, message).hint("increase --time")
+        failure!(Other: "{}: no read completed in {time:?}", args.device.display();
+            "increase --time")
     };
     let slots = knee(&rates).ok_or_else(nothing)?;
     writeln!(

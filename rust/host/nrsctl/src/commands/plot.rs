@@ -9,7 +9,7 @@ use globset::GlobMatcher;
 use nrs_report::chart::Diagram;
 
 use crate::commands::record;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 use crate::names;
 use crate::recording::{Recording, Series, SeriesKind};
@@ -51,11 +51,11 @@ fn glob(text: &str) -> std::result::Result<GlobMatcher, String> {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the file or the service does not exist, or no matching entity has
+/// - `NotFound`: the file or the service does not exist, or no matching entity has
 ///   the value to be plotted.
-/// - [`FailureKind::Refused`]: the file is not a recording.
-/// - [`FailureKind::Usage`]: the recording has several services and `--service` is missing.
-/// - [`FailureKind::Other`]: reading or writing failed.
+/// - `Refused`: the file is not a recording.
+/// - `Usage`: the recording has several services and `--service` is missing.
+/// - `Other`: reading or writing failed.
 pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let recording = record::open(&args.file)?;
     let picture = draw(args, &recording)?;
@@ -73,21 +73,15 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let service = match (&args.service, services.as_slice()) {
         (Some(name), _) if services.contains(name) => name,
         (Some(name), _) => {
-            let failure = Failure::new(
-                FailureKind::NotFound,
-                format!("{file}: no service '{name}'"),
-            );
-            return Err(failure.hint(format!("services: {all}")));
+            return Err(failure!(NotFound: "{file}: no service '{name}'"; "services: {all}"));
         }
         (None, [name]) => name,
         (None, []) => {
-            let message = format!("{file}: no snapshots");
-            return Err(Failure::new(FailureKind::NotFound, message));
+            return Err(failure!(NotFound: "{file}: no snapshots"));
         }
         (None, _) => {
-            let message = format!("{file} has {} services", services.len());
-            let hint = format!("set --service to one of: {all}");
-            return Err(Failure::new(FailureKind::Usage, message).hint(hint));
+            return Err(failure!(Usage: "{file} has {} services", services.len();
+                "set --service to one of: {all}"));
         }
     };
     let series = Series::new(recording.of(service), args.what, |name| {
@@ -101,11 +95,9 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let top = series.top(most, adds_up);
     if top.is_empty() {
         let what = args.what.title();
-        let none = format!(
-            "{file}: no data: no entity '{}' has a {what}",
-            args.entity.glob()
-        );
-        return Err(Failure::new(FailureKind::NotFound, none).hint(args.what.where_from()));
+        return Err(failure!(NotFound:
+            "{file}: no data: no entity '{}' has a {what}", args.entity.glob())
+        .hint(args.what.where_from()));
     }
     let scale = match args.what {
         SeriesKind::Rate if series.bytes => 1e-6,
@@ -169,6 +161,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::failure::FailureKind;
     use crate::recording::Header;
     use crate::stats::Snapshot;
     use crate::top::samples;

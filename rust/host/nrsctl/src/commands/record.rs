@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names::no_service;
 use crate::recording::{self, Header, Recording, Writer};
@@ -151,18 +151,14 @@ fn record(
     let begun = Writer::new(to, &header, args.max_bytes);
     let mut writer = begun.map_err(|error| match Failure::from(error) {
         closed if closed.kind == FailureKind::Closed => closed,
-        other => Failure::new(other.kind, format!("{name}: {}", other.message)),
+        other => other.prefixed(name),
     })?;
     let result = rounds(args, source, &mut writer, told);
     let lines = writer.snapshots();
     match result {
-        Ok(End::Full) => {
-            let full = format!(
-                "{name}: full after {lines} snapshots (limit: --max-bytes {})",
-                args.max_bytes
-            );
-            Err(Failure::new(FailureKind::Other, full).hint("increase --interval or --max-bytes"))
-        }
+        Ok(End::Full) => Err(failure!(Other:
+            "{name}: full after {lines} snapshots (limit: --max-bytes {})", args.max_bytes;
+            "increase --interval or --max-bytes")),
         Ok(End::Done | End::Told) => Ok(lines),
         Err(failure) if failure.kind == FailureKind::Closed => Err(failure),
         Err(mut failure) => {

@@ -11,7 +11,7 @@ use nrs_sched::rules::{ConditionValue, Subject};
 
 use super::policy::{HeadArg, Listing};
 use crate::configuration::running;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::{near, or_meant};
 use crate::show;
@@ -161,10 +161,10 @@ pub enum RuleAction {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the service or rule does not exist, or tbf is not started.
-/// - [`FailureKind::Refused`]: the command is wrong; the column refers to the command in
+/// - `NotFound`: the service or rule does not exist, or tbf is not started.
+/// - `Refused`: the command is wrong; the column refers to the command in
 ///   `nrs_tbf_rule`.
-/// - [`FailureKind::Busy`]: another rule names the rule to be stopped in `also=`.
+/// - `Busy`: another rule names the rule to be stopped in `also=`.
 pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let command = |service: &str, head: HeadArg, text: String| {
         let text = format!("{}{text}", head.word());
@@ -223,11 +223,8 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
         } => {
             let words = limits.words();
             if words.is_empty() {
-                let failure =
-                    Failure::new(FailureKind::Usage, format!("{name}: nothing to change"));
-                return Err(failure.hint(
-                    "set --rate, --minrate, --burst, --rank, --borrow, --also or --realtime",
-                ));
+                return Err(failure!(Usage: "{name}: nothing to change";
+                    "set --rate, --minrate, --burst, --rank, --borrow, --also or --realtime"));
             }
             let rules = rules::list(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
@@ -290,9 +287,9 @@ fn heads(rules: &[ListedRule], name: &str, head: HeadArg) -> Option<HeadArg> {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::Usage`]: the form is wrong, or the field does not exist.
-/// - [`FailureKind::Refused`]: the value is not one of the field.
-/// - [`FailureKind::NotFound`]: the user or group does not exist.
+/// - `Usage`: the form is wrong, or the field does not exist.
+/// - `Refused`: the value is not one of the field.
+/// - `NotFound`: the user or group does not exist.
 pub fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
     let mut attrs = Attrs {
         opcode: Opcode::NONE,
@@ -302,16 +299,14 @@ pub fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(field) = Field::parse(name).filter(|_| pair.contains('=')) else {
             let fields = Field::ALL.map(Field::name).join(" ");
-            let failure = Failure::new(FailureKind::Usage, format!("'{pair}' is not FIELD=VALUE"));
+            let failure = failure!(Usage: "'{pair}' is not FIELD=VALUE");
             return Err(failure.hint(format!("fields: {fields}")));
         };
         // Values are parsed in the form of a condition.
         let condition = format!("{name}={{{value}}}");
         let condition = kernel.accounts().numbers("nrs_tbf_rule", &condition)?;
         let value = &condition[name.len() + 2..condition.len() - 1];
-        let refused = |expected: &str| {
-            Failure::new(FailureKind::Refused, format!("{pair}: expected {expected}"))
-        };
+        let refused = |expected: &str| failure!(Refused: "{pair}: expected {expected}");
         let item = ConditionValue::parse(field, 0, value, &mut |_| Ok(0));
         match (field, item.map_err(|error| refused(error.reason))?) {
             (Field::Uid, ConditionValue::Number(number)) => attrs.uid = Id::new(number),
@@ -343,10 +338,9 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
         let Some(rules) = rules else {
             continue;
         };
-        let set = rules.compile(0).map_err(|_| {
-            let message = format!("{service}: cannot parse the rules: no memory");
-            Failure::new(FailureKind::Other, message)
-        })?;
+        let set = rules
+            .compile(0)
+            .map_err(|_| failure!(Other: "{service}: cannot parse the rules: no memory"))?;
         let subject = Subject::of(attrs, rules.fields());
         let rule = set.rule(set.find(&subject));
         let name = rule.map_or(String::new(), |rule| rule.name.to_string());
@@ -358,10 +352,7 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
 
 /// Returns the failure that no rule has the name `name`.
 fn missing(service: &str, name: &str, rules: &[ListedRule]) -> Failure {
-    let failure = Failure::new(
-        FailureKind::NotFound,
-        format!("{service}: no rule '{name}'"),
-    );
+    let failure = failure!(NotFound: "{service}: no rule '{name}'");
     let mut near = near(name, rules.iter().map(|rule| &rule.name[..]));
     near.dedup();
     or_meant(

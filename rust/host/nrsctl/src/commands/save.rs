@@ -13,7 +13,7 @@ use crate::configuration::files::File;
 use crate::configuration::read::Wanted;
 use crate::configuration::state::ServiceState;
 use crate::configuration::{edit, files, module, parse, read, render, running, wanted};
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::{self, exclude, Device, Kernel};
 use crate::names::no_service;
 use crate::replace::replace;
@@ -32,8 +32,8 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the service does not exist.
-/// - [`FailureKind::Refused`]: with the file, the configuration of its directory would be wrong.
+/// - `NotFound`: the service does not exist.
+/// - `Refused`: with the file, the configuration of its directory would be wrong.
 /// - Errors of reading the running state and of writing the file.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let exclusion = args.file.as_ref();
@@ -86,9 +86,8 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             false => defined(kernel, &device),
         };
         devices.push(section.map_err(|failure| {
-            let message = format!("{name}: {}", failure.message);
             let hint = "remove the device, or save single services: nrsctl save --service NAME";
-            Failure { message, ..failure }.hint(hint)
+            failure.prefixed(&name).hint(hint)
         })?);
     }
     devices.sort_by_key(|device| !device.scheduled);
@@ -158,7 +157,7 @@ fn beside(file: &Path) -> Result<Vec<File>> {
 ///
 /// # Errors
 ///
-/// [`FailureKind::Refused`]: `kept` has a different section for the device.
+/// `Refused`: `kept` has a different section for the device.
 fn has_section(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> {
     let name = &device.name;
     let is_disk = |key: &str| kernel.disk(key).is_ok_and(|disk| disk == *name);
@@ -183,9 +182,10 @@ fn has_section(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bo
     if same {
         return Ok(true);
     }
-    let message = format!("{place}: the section of {name} differs from the running state");
-    let hint = "nothing was saved: use the section (nrsctl apply), or remove it to save what runs";
-    Err(Failure::new(FailureKind::Refused, message).hint(hint))
+    Err(
+        failure!(Refused: "{place}: the section of {name} differs from the running state";
+        "nothing was saved: use the section (nrsctl apply), or remove it to save what runs"),
+    )
 }
 
 /// Verifies that `text`, read again, describes the running state.
@@ -196,10 +196,8 @@ fn prove(
     devices: &[Device],
     slots: &str,
 ) -> Result {
-    let wrong = |reason: String| {
-        let message = format!("the running state cannot be saved: {reason}");
-        Err(Failure::new(FailureKind::Other, message))
-    };
+    let wrong =
+        |reason: String| Err(failure!(Other: "the running state cannot be saved: {reason}"));
     let (wanted, faults) = read::read([("the text", text)], kernel.accounts());
     if let Some(fault) = faults.first() {
         return wrong(fault.to_string());

@@ -7,7 +7,7 @@ use std::io::Write;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::{is_service, NAME};
 use crate::stats::{self, Policy, HIGH, REGULAR};
@@ -131,10 +131,10 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<ListedService> {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the service or parameter does not exist.
-/// - [`FailureKind::Refused`]: a name or value is wrong; settings before the refused setting are in
+/// - `NotFound`: the service or parameter does not exist.
+/// - `Refused`: a name or value is wrong; settings before the refused setting are in
 ///   effect.
-/// - [`FailureKind::Busy`]: the service has clients.
+/// - `Busy`: the service has clients.
 pub fn run(action: &ServiceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
         ServiceAction::List { json } => {
@@ -171,14 +171,11 @@ pub fn run(action: &ServiceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> 
 ///
 /// # Errors
 ///
-/// [`FailureKind::Refused`]: the name is not valid.
+/// `Refused`: the name is not valid.
 pub fn checked(name: &str) -> Result {
     match is_service(name) {
         true => Ok(()),
-        false => {
-            let message = format!("'{name}' is not a valid service name");
-            Err(Failure::new(FailureKind::Refused, message).hint(NAME))
-        }
+        false => Err(failure!(Refused: "'{name}' is not a valid service name").hint(NAME)),
     }
 }
 
@@ -186,16 +183,10 @@ pub fn checked(name: &str) -> Result {
 fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
     let mut pairs = Vec::new();
     for setting in settings {
-        let (key, value) = setting.split_once('=').ok_or_else(|| {
-            Failure::new(FailureKind::Usage, format!("{setting}: no value"))
-                .hint("write PARAMETER=VALUE")
-        })?;
-        let wrong = |_| {
-            Failure::new(
-                FailureKind::Refused,
-                format!("cpts: '{value}' is not a number"),
-            )
-        };
+        let (key, value) = setting
+            .split_once('=')
+            .ok_or_else(|| failure!(Usage: "{setting}: no value"; "write PARAMETER=VALUE"))?;
+        let wrong = |_| failure!(Refused: "cpts: '{value}' is not a number");
         let cpts = match key {
             "cpts" => Some(value.parse().map_err(wrong)?),
             _ => None,

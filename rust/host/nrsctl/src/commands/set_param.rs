@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, Result};
 use crate::kernel::{self, Kernel};
 use crate::names;
 use crate::show::Report;
@@ -24,7 +24,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// [`FailureKind::Usage`]: a name has no value.
+/// `Usage`: a name has no value.
 fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
     let mut pairs = Vec::new();
     let mut quiet = false;
@@ -37,10 +37,8 @@ fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
         pairs.push(match word.split_once('=') {
             Some(pair) => pair,
             None => {
-                let missing = || {
-                    Failure::new(FailureKind::Usage, format!("{word}: no value"))
-                        .hint("write NAME=VALUE or NAME VALUE")
-                };
+                let missing =
+                    || failure!(Usage: "{word}: no value"; "write NAME=VALUE or NAME VALUE");
                 (word.as_str(), words.next().ok_or_else(missing)?.as_str())
             }
         });
@@ -52,8 +50,8 @@ fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::Usage`]: a name has no value; nothing is set.
-/// - [`FailureKind::NotFound`]: nothing matches a name.
+/// - `Usage`: a name has no value; nothing is set.
+/// - `NotFound`: nothing matches a name.
 /// - Errors of [`Kernel::set`].
 ///
 /// All settings are processed; the first failure determines the kind.
@@ -93,8 +91,8 @@ fn set(
     if names::is_pattern(name) {
         parameters.retain(|parameter| parameter.access.writes());
         if parameters.is_empty() {
-            let message = format!("{name}: nothing was set: all matching parameters are read-only");
-            let failure = Failure::new(FailureKind::Refused, message);
+            let failure = failure!(Refused:
+                "{name}: nothing was set: all matching parameters are read-only");
             return Err(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
         }
     }

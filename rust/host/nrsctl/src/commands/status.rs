@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::commands::record;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
 use crate::show;
 use crate::stats::{self, words, Snapshot};
@@ -89,10 +89,7 @@ fn once(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         .collect();
     let done = match sick.is_empty() {
         true => Ok(()),
-        false => {
-            let message = format!("not healthy: {}", sick.join(", "));
-            Err(Failure::new(FailureKind::Unhealthy, message))
-        }
+        false => Err(failure!(Unhealthy: "not healthy: {}", sick.join(", "))),
     };
     if args.json {
         show::json(out, &snapshots)?;

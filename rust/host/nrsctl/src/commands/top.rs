@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::commands::record;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 use crate::names::no_service;
 use crate::top::row::Column;
@@ -44,9 +44,9 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::Usage`]: there is neither a terminal nor `--batch`.
+/// - `Usage`: there is neither a terminal nor `--batch`.
 /// - With `--batch`: errors of the first and the last snapshot.
-/// - [`FailureKind::NotFound`], [`FailureKind::Refused`]: the recording does not exist, or is
+/// - `NotFound`, `Refused`: the recording does not exist, or is
 ///   malformed.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let mut state = TopState::new(args.service.clone(), args.interval, args.sort, &args.filter);
@@ -72,7 +72,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         return batch(state, source, tables, out);
     }
     if !term::is_usable() {
-        let none = Failure::new(FailureKind::Usage, "top requires a terminal");
+        let none = failure!(Usage: "top requires a terminal");
         return Err(none.hint("to print tables as text: nrsctl top --batch 1"));
     }
     // Errors at the start are reported as by any other command, before the screen is taken.

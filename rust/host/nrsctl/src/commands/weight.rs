@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::items::{note_unused, ListArgs, WEIGHTS};
 use crate::kernel::Kernel;
 use crate::show;
@@ -54,8 +54,8 @@ struct ListedWeight {
 ///
 /// # Errors
 ///
-/// - [`FailureKind::NotFound`]: the service, user, group or weight does not exist.
-/// - [`FailureKind::Refused`]: the name of a weight is malformed, or the weight is out of range.
+/// - `NotFound`: the service, user, group or weight does not exist.
+/// - `Refused`: the name of a weight is malformed, or the weight is out of range.
 pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
         WeightAction::List(args) => {
@@ -74,9 +74,8 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
         WeightAction::Set { service, weights } => {
             let items = weights.iter().map(|text| {
                 let wrong = || {
-                    let message = format!("{text}: missing =WEIGHT");
-                    Failure::new(FailureKind::Usage, message)
-                        .hint("write FIELD:VALUE=WEIGHT: uid:alice=2")
+                    failure!(Usage: "{text}: missing =WEIGHT";
+                        "write FIELD:VALUE=WEIGHT: uid:alice=2")
                 };
                 let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
                 WEIGHTS.item(kernel, text, &format!("{name}:{weight}"))

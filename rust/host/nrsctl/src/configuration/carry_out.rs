@@ -13,7 +13,7 @@ use nrs_sched::parameters::service::CONFIG;
 
 use super::running;
 use super::state::ServiceState;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
 /// Delay before a busy write is retried; it doubles up to [`LONG_PAUSE`].
@@ -57,10 +57,9 @@ impl<'a> ServiceChange<'a> {
         let to = wanted.clone().with_slots(slots);
         if let (Some(from), Some(_)) = (&from, to.cpts) {
             if from.cpts.is_none() {
-                let message =
-                    format!("{service}: `cpts` cannot be set: clients created the service");
-                let hint = "remove `cpts`, or apply before the first client is added";
-                return Err(Failure::new(FailureKind::Busy, message).hint(hint));
+                return Err(failure!(Busy:
+                    "{service}: `cpts` cannot be set: clients created the service";
+                    "remove `cpts`, or apply before the first client is added"));
             }
         }
         Ok(Self { service, from, to })
@@ -173,7 +172,7 @@ fn replace(
     let mut pause = PAUSE;
     loop {
         if told.load(Ordering::Relaxed) {
-            return Err(Failure::new(FailureKind::Other, "interrupted"));
+            return Err(failure!(Other: "interrupted"));
         }
         let Err(failure) = kernel.set(service, CONFIG, text) else {
             return Ok(());

@@ -13,7 +13,7 @@ use super::keys::Table;
 use super::read::Wanted;
 use super::{parse, render};
 use crate::accounts::Accounts;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::{exclude, Device, Exclusion, Kernel};
 use crate::replace::replace;
 
@@ -61,9 +61,9 @@ impl SaveOption {
         let net = directory.join(NET);
         if net.is_dir() && find(&files, table, &named)?.is_none() {
             if let Some((file, name)) = find(&files::all(&net)?, table, &named)? {
-                let message = format!("{}: has the section {}.{name}", file.name, table.key());
-                let hint = format!("--save={}", net.display());
-                return Err(Failure::new(FailureKind::Refused, message).hint(hint));
+                return Err(failure!(Refused:
+                    "{}: has the section {}.{name}", file.name, table.key();
+                    "--save={}", net.display()));
             }
         }
         Ok(Some(CheckedFiles {
@@ -182,8 +182,10 @@ impl CheckedFiles<'_> {
             false => None,
         };
         if now.map_or(String::new(), |now| now.text) != file.text {
-            let message = format!("{}: the file changed during the command", file.name);
-            return Err(Failure::new(FailureKind::Busy, message).hint("retry"));
+            return Err(
+                failure!(Busy: "{}: the file changed during the command", file.name;
+                "retry"),
+            );
         }
         let changed = File {
             text: text.to_owned(),
@@ -227,8 +229,7 @@ fn document(text: &str) -> Result<DocumentMut> {
 
 /// Returns the failure that a section cannot be written in `file`.
 fn unwritable(file: &File) -> Failure {
-    let message = format!("{}: the section cannot be written", file.name);
-    Failure::new(FailureKind::Other, message)
+    failure!(Other: "{}: the section cannot be written", file.name)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 
 /// Default directory of configurations.
 pub const DIRECTORY: &str = "/etc/nrs";
@@ -121,12 +121,11 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     }
     names.sort();
     if names.is_empty() && !path.join(AGENT).is_file() {
-        let message = format!("{}: no *.toml file in this directory", path.display());
-        let hint = format!(
+        return Err(
+            failure!(NotFound: "{}: no *.toml file in this directory", path.display();
             "create a file, or save the running state: nrsctl save {}",
-            path.join("nrs.toml").display()
+            path.join("nrs.toml").display()),
         );
-        return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
     }
     Ok(names)
 }

@@ -5,20 +5,20 @@
 use nrs_sched::parameters::service::CONFIG;
 
 use super::state::ServiceState;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 
 /// Reads the state of `service`.
 ///
 /// # Errors
 ///
-/// - [`FailureKind::Other`]: the module's text is malformed.
+/// - `Other`: the module's text is malformed.
 /// - Errors of [`Kernel::get`].
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<ServiceState> {
     let text = kernel.get(service, CONFIG)?;
     let mut state = ServiceState::parse(&text).map_err(|error| {
-        let message = format!("{service}: cannot parse {CONFIG}: {error}");
-        Failure::new(FailureKind::Other, message).hint("compare nrsctl --version and modinfo nrs")
+        failure!(Other: "{service}: cannot parse {CONFIG}: {error}";
+            "compare nrsctl --version and modinfo nrs")
     })?;
     if state.slots.is_none() {
         state.slots = Some(kernel.get(service, "slots")?.trim_end().to_owned());

@@ -14,7 +14,7 @@ use super::files;
 use super::read::{parse_one, read_for_mock};
 use crate::cli::{output_of, Cli, Command};
 use crate::commands::apply;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::mock::{Mock, LINK};
 
@@ -390,15 +390,11 @@ fn a_wrong_file_changes_nothing() {
     let failure = done.unwrap_err();
     assert_eq!(
         failure,
-        Failure::new(
-            FailureKind::Refused,
-            format!(
-                "invalid configuration\n{name}:4:9: service.b.slots: not a number from 1 to \
+        failure!(Refused:
+            "invalid configuration\n{name}:4:9: service.b.slots: not a number from 1 to \
                  65535, or auto; valid values: requests, 1 to 65535, or auto\n\
-                 {name}:5:1: service.b.polcy: unknown key; did you mean `policy`?"
-            )
-        )
-        .hint("nothing was changed")
+                 {name}:5:1: service.b.polcy: unknown key; did you mean `policy`?";
+            "nothing was changed")
     );
     assert_eq!(module.shown(), shown);
     let check = Cli::parse_from(["nrsctl", "check", name.to_string().as_str()]);

@@ -11,7 +11,7 @@ use super::dmsetup::DmsetupError;
 use super::errno;
 use super::node::Refused;
 use super::Live;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{failure, Failure, FailureKind};
 use crate::kernel::{Device, Kernel as _};
 use crate::names::{no_service, NAME};
 use crate::refusal;
@@ -77,112 +77,60 @@ impl Live {
         if !self.configfs().is_dir() {
             return match errno::of(&error) {
                 libc::EACCES | libc::EPERM => {
-                    Failure::new(FailureKind::Permission, "no permission to access configfs")
-                        .hint("run it as root")
+                    failure!(Permission: "no permission to access configfs"; "run it as root")
                 }
-                _ => Failure::new(FailureKind::NotFound, "configfs is not mounted")
-                    .hint("mount -t configfs configfs /sys/kernel/config"),
+                _ => failure!(NotFound: "configfs is not mounted";
+                    "mount -t configfs configfs /sys/kernel/config"),
             };
         }
-        let errno = errno::of(&error);
-        let (kind, words, hint) = match (errno, what) {
-            (libc::EEXIST, _) => (
-                FailureKind::Refused,
-                "a service with this name exists",
-                "see: nrsctl service list",
-            ),
-            (libc::EINVAL, "make") => (FailureKind::Refused, "invalid service name", NAME),
-            (libc::EINVAL, "cpts") => (
-                FailureKind::Refused,
-                "invalid number of partitions",
-                "range: 1 to the number of CPUs (limit: 63)",
-            ),
-            (libc::ENOENT, _) => (
-                FailureKind::NotFound,
-                "no service with this name was created with 'service add'",
-                "a service created by a client is removed with its last client",
-            ),
-            (libc::EBUSY, "remove") => (
-                FailureKind::Busy,
-                "the service has clients",
-                "remove them first: nrsctl device list",
-            ),
-            (libc::EBUSY, _) => (
-                FailureKind::Busy,
-                "the service is in use",
-                "cpts can only be changed while the service has no clients",
-            ),
-            (libc::ENOTEMPTY, _) => (
-                FailureKind::Busy,
-                "the service has directories of rules",
-                "remove them first: rmdir /sys/kernel/config/nrs/SERVICE/rules/*",
-            ),
-            (libc::ENOSPC, _) => (
-                FailureKind::Refused,
-                "too many services (limit: 1024)",
-                "remove an unused service",
-            ),
-            (libc::EACCES | libc::EPERM, _) => (
-                FailureKind::Permission,
-                "permission denied",
-                "run it as root",
-            ),
-            _ => {
-                return Failure::new(
-                    FailureKind::Other,
-                    format!("{service}: {}", errno::words(errno)),
-                )
-            }
+        let failure = match (errno::of(&error), what) {
+            (libc::EEXIST, _) => failure!(Refused:
+                "a service with this name exists"; "see: nrsctl service list"),
+            (libc::EINVAL, "make") => failure!(Refused: "invalid service name"; "{NAME}"),
+            (libc::EINVAL, "cpts") => failure!(Refused:
+                "invalid number of partitions"; "range: 1 to the number of CPUs (limit: 63)"),
+            (libc::ENOENT, _) => failure!(NotFound:
+                "no service with this name was created with 'service add'";
+                "a service created by a client is removed with its last client"),
+            (libc::EBUSY, "remove") => failure!(Busy:
+                "the service has clients"; "remove them first: nrsctl device list"),
+            (libc::EBUSY, _) => failure!(Busy: "the service is in use";
+                "cpts can only be changed while the service has no clients"),
+            (libc::ENOTEMPTY, _) => failure!(Busy: "the service has directories of rules";
+                "remove them first: rmdir /sys/kernel/config/nrs/SERVICE/rules/*"),
+            (libc::ENOSPC, _) => failure!(Refused:
+                "too many services (limit: 1024)"; "remove an unused service"),
+            (libc::EACCES | libc::EPERM, _) => denied(),
+            (errno, _) => failure!(Other: "{}", errno::words(errno)),
         };
-        Failure::new(kind, format!("{service}: {words}")).hint(hint)
+        failure.prefixed(service)
     }
 
     /// Returns the failure of device-mapper in the operation `what` on the client `device`.
     pub(super) fn mapped(&self, broken: DmsetupError, device: &Device, what: &str) -> Failure {
-        let name = &device.name;
-        let (errno, said) = match broken {
-            DmsetupError::Unstarted(_) => return self.dm_list_failure(broken),
-            DmsetupError::Failed(errno, said) => (errno, said),
+        let DmsetupError::Failed(errno, said) = broken else {
+            return self.dm_list_failure(broken);
         };
-        let (kind, words, hint) = match (errno, what) {
-            (libc::ELOOP, _) => (
-                FailureKind::Refused,
-                "the target is a client of the same service",
-                "use the device below the target",
-            ),
-            (libc::EBUSY, "add" | "change") => (
-                FailureKind::Busy,
-                "the target is in use, or the service serves programs or kernel modules",
-                "see: lsblk; nrsctl service list",
-            ),
-            (libc::EBUSY, _) => (
-                FailureKind::Busy,
-                "the device is in use",
-                "unmount it first; see: lsof, or: dmsetup info -c",
-            ),
-            (libc::EINVAL, _) => (
-                FailureKind::Refused,
-                "device-mapper refused the table",
-                "see the kernel log for the invalid argument: dmesg | tail",
-            ),
-            (libc::ENOSPC, _) => (
-                FailureKind::Refused,
-                "too many targets of the service (limit: 64) or services (limit: 1024)",
-                "remove an unused client",
-            ),
-            (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add" | "change") => (
-                FailureKind::NotFound,
-                "the target does not exist",
-                "see: lsblk",
-            ),
-            (libc::EACCES | libc::EPERM, _) => (
-                FailureKind::Permission,
-                "permission denied",
-                "run it as root",
-            ),
-            _ => return Failure::new(FailureKind::Other, format!("{name}: {said}")),
+        let failure = match (errno, what) {
+            (libc::ELOOP, _) => failure!(Refused:
+                "the target is a client of the same service"; "use the device below the target"),
+            (libc::EBUSY, "add" | "change") => failure!(Busy:
+                "the target is in use, or the service serves programs or kernel modules";
+                "see: lsblk; nrsctl service list"),
+            (libc::EBUSY, _) => failure!(Busy: "the device is in use";
+                "unmount it first; see: lsof, or: dmsetup info -c"),
+            (libc::EINVAL, _) => failure!(Refused: "device-mapper refused the table";
+                "see the kernel log for the invalid argument: dmesg | tail"),
+            (libc::ENOSPC, _) => failure!(Refused:
+                "too many targets of the service (limit: 64) or services (limit: 1024)";
+                "remove an unused client"),
+            (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add" | "change") => {
+                failure!(NotFound: "the target does not exist"; "see: lsblk")
+            }
+            (libc::EACCES | libc::EPERM, _) => denied(),
+            _ => failure!(Other: "{said}"),
         };
-        Failure::new(kind, format!("{name}: {words}")).hint(hint)
+        failure.prefixed(&device.name)
     }
 
     /// Returns the failure of changing the scheduler of `disk` to `scheduler`, or its service to
@@ -195,79 +143,39 @@ impl Live {
         service: &str,
     ) -> Failure {
         let disks::RefusedWrite { file, errno, undo } = broken;
-        let (kind, words, hint) = match (errno, file) {
-            (libc::EACCES | libc::EPERM, _) => (
-                FailureKind::Permission,
-                "permission denied".into(),
-                "run it as root".into(),
-            ),
-            (libc::ESRCH, _) => (
-                FailureKind::NotFound,
-                "nrs is not the I/O scheduler of the disk".into(),
-                "see: nrsctl device list".into(),
-            ),
-            (libc::ENOENT, SCHEDULER) => (
-                FailureKind::Refused,
-                "the disk does not support I/O schedulers".into(),
-                "create a device-mapper device on the disk: nrsctl device add".into(),
-            ),
-            (libc::EBUSY, SCHEDULER) | (libc::EAGAIN, _) => (
-                FailureKind::Busy,
-                "another change of the disk's queue is in progress".into(),
-                "retry".into(),
-            ),
-            (libc::ETIMEDOUT, _) => (
-                FailureKind::Busy,
-                format!("{file}: requests in flight did not complete within 1 s"),
-                "retry when the disk is less busy".into(),
-            ),
-            (libc::EINVAL, SCHEDULER) if scheduler == NRS && !self.is_loaded() => {
-                let Failure {
-                    kind,
-                    message,
-                    hint,
-                } = not_loaded();
-                (kind, message, hint.unwrap_or_default())
-            }
-            (libc::EINVAL, SCHEDULER) => {
-                let known = self.disks.schedulers(disk).unwrap_or_default();
-                let words = format!("unknown I/O scheduler '{scheduler}'");
-                (FailureKind::Refused, words, format!("available: {known}"))
-            }
-            (libc::EINVAL, "service") => (
-                FailureKind::Refused,
-                "invalid service name".into(),
-                NAME.into(),
-            ),
-            (libc::EBUSY, "service") => (
-                FailureKind::Busy,
-                format!("service {service} serves programs or kernel modules"),
-                "use another service; see: nrsctl service list".into(),
-            ),
-            (libc::ELOOP, "service") => (
-                FailureKind::Refused,
-                format!("a device of type nrs on the disk is a client of service {service}"),
-                "use another service; see: nrsctl device list".into(),
-            ),
-            (libc::ENOSPC, _) => (
-                FailureKind::Refused,
-                "too many services, or clients or targets of the service".into(),
-                "remove an unused client".into(),
-            ),
-            _ => (
-                FailureKind::Other,
-                format!("{file}: {}", errno::words(errno).to_lowercase()),
-                "see: iosched.md; dmesg | tail".into(),
-            ),
+        let mut failure = match (errno, file) {
+            (libc::EACCES | libc::EPERM, _) => denied(),
+            (libc::ESRCH, _) => failure!(NotFound:
+                "nrs is not the I/O scheduler of the disk"; "see: nrsctl device list"),
+            (libc::ENOENT, SCHEDULER) => failure!(Refused:
+                "the disk does not support I/O schedulers";
+                "create a device-mapper device on the disk: nrsctl device add"),
+            (libc::EBUSY, SCHEDULER) | (libc::EAGAIN, _) => failure!(Busy:
+                "another change of the disk's queue is in progress"; "retry"),
+            (libc::ETIMEDOUT, _) => failure!(Busy:
+                "{file}: requests in flight did not complete within 1 s";
+                "retry when the disk is less busy"),
+            (libc::EINVAL, SCHEDULER) if scheduler == NRS && !self.is_loaded() => not_loaded(),
+            (libc::EINVAL, SCHEDULER) => failure!(Refused: "unknown I/O scheduler '{scheduler}'";
+                "available: {}", self.disks.schedulers(disk).unwrap_or_default()),
+            (libc::EINVAL, "service") => failure!(Refused: "invalid service name"; "{NAME}"),
+            (libc::EBUSY, "service") => failure!(Busy:
+                "service {service} serves programs or kernel modules";
+                "use another service; see: nrsctl service list"),
+            (libc::ELOOP, "service") => failure!(Refused:
+                "a device of type nrs on the disk is a client of service {service}";
+                "use another service; see: nrsctl device list"),
+            (libc::ENOSPC, _) => failure!(Refused:
+                "too many services, or clients or targets of the service";
+                "remove an unused client"),
+            _ => failure!(Other: "{file}: {}", errno::words(errno).to_lowercase();
+                "see: iosched.md; dmesg | tail"),
         };
-        let undone = match undo {
-            Some(errno) => {
-                let reason = errno::words(errno);
-                format!("; restoring the old settings failed, too: {reason}")
-            }
-            None => String::new(),
-        };
-        Failure::new(kind, format!("{disk}: {words}{undone}")).hint(hint)
+        if let Some(errno) = undo {
+            let reason = errno::words(errno);
+            failure.message += &format!("; restoring the old settings failed, too: {reason}");
+        }
+        failure.prefixed(disk)
     }
 
     /// Returns the failure of `dmsetup` in listing the clients.
@@ -277,14 +185,11 @@ impl Live {
                 let message = format!("dmsetup: {}", errno::words(errno::of(&error)));
                 Failure::new(FailureKind::of_file(&error), message).hint("apt install dmsetup")
             }
-            DmsetupError::Failed(libc::EACCES | libc::EPERM, _) => Failure::new(
-                FailureKind::Permission,
-                "no permission to use device-mapper",
-            )
-            .hint("run it as root"),
+            DmsetupError::Failed(libc::EACCES | libc::EPERM, _) => {
+                failure!(Permission: "no permission to use device-mapper"; "run it as root")
+            }
             DmsetupError::Failed(_, said) => {
-                Failure::new(FailureKind::Other, format!("dmsetup: {said}"))
-                    .hint("load device-mapper: modprobe dm-mod")
+                failure!(Other: "dmsetup: {said}"; "load device-mapper: modprobe dm-mod")
             }
         }
     }
@@ -294,28 +199,27 @@ impl Live {
         if !self.is_loaded() {
             return not_loaded();
         }
-        let errno = errno::of(&error);
-        let message = format!(
-            "module parameter {name}: {}",
-            errno::words(errno).to_lowercase()
-        );
-        match errno {
-            libc::ENOENT => Failure::new(FailureKind::NotFound, message)
-                .hint("see: ls /sys/module/nrs/parameters"),
-            libc::EACCES | libc::EPERM => {
-                Failure::new(FailureKind::Permission, message).hint("run it as root")
-            }
-            libc::EINVAL => Failure::new(FailureKind::Refused, message)
-                .hint("see reference.md, Module parameters"),
-            _ => Failure::new(FailureKind::Other, message),
-        }
+        let (errno, what) = (errno::of(&error), format!("module parameter {name}"));
+        let mut failure = failure!(Other: "{}", errno::words(errno).to_lowercase());
+        let (kind, hint) = match errno {
+            libc::ENOENT => (FailureKind::NotFound, "see: ls /sys/module/nrs/parameters"),
+            libc::EACCES | libc::EPERM => (FailureKind::Permission, "run it as root"),
+            libc::EINVAL => (FailureKind::Refused, "see reference.md, Module parameters"),
+            _ => return failure.prefixed(&what),
+        };
+        failure.kind = kind;
+        failure.prefixed(&what).hint(hint)
     }
+}
+
+/// Returns the failure of a user without privileges.
+fn denied() -> Failure {
+    failure!(Permission: "permission denied"; "run it as root")
 }
 
 /// Returns the failure for a module that is not loaded.
 pub(super) fn not_loaded() -> Failure {
-    Failure::new(FailureKind::NotLoaded, "the module nrs is not loaded")
-        .hint("load it: modprobe nrs")
+    failure!(NotLoaded: "the module nrs is not loaded"; "load it: modprobe nrs")
 }
 
 /// Returns the kind of failure for `errno` of `parameter`.

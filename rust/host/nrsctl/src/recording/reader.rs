@@ -5,22 +5,17 @@
 use serde::de::DeserializeOwned;
 
 use super::{Header, Recording, VERSION};
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::stats::Snapshot;
 
 /// Reads a recording; errors refer to the file as `name`.
 ///
 /// # Errors
 ///
-/// [`FailureKind::Refused`] with the line number, if a line is invalid. A truncated last line is
+/// `Refused` with the line number, if a line is invalid. A truncated last line is
 /// not an error.
 pub fn read(text: &[u8], name: &str) -> Result<Recording> {
-    let refused = |number: u64, why: &str| {
-        Failure::new(
-            FailureKind::Refused,
-            format!("{name}: line {number}: {why}"),
-        )
-    };
+    let refused = |number: u64, why: &str| failure!(Refused: "{name}: line {number}: {why}");
     let mut lines = (1..).zip(text.split_inclusive(|byte| *byte == b'\n'));
     let Some((_, first)) = lines.next() else {
         return Err(refused(1, "not a recording: the file is empty").hint(MAKE));
@@ -72,6 +67,7 @@ fn parsed<T: DeserializeOwned>(line: &[u8]) -> std::result::Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::FailureKind;
 
     const HEADER: &str = r#"{"nrs_recording":1,"started_s":7,"interval_s":0.5}"#;
     const A: &str = r#"{"service":"a","at_ns":2}"#;

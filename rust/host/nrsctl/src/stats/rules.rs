@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{read, HIGH, REGULAR};
 use crate::configuration::running;
 use crate::configuration::state::ServiceState;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 
 /// A rule of a head.
@@ -32,7 +32,7 @@ pub struct ListedRule {
 ///
 /// # Errors
 ///
-/// [`FailureKind::NotFound`]: tbf is not started. As for [`running::read`] and [`read`].
+/// `NotFound`: tbf is not started. As for [`running::read`] and [`read`].
 pub fn list(kernel: &dyn Kernel, service: &str) -> Result<Vec<ListedRule>> {
     list_of(kernel, service, &running::read(kernel, service)?)
 }
@@ -70,10 +70,7 @@ pub fn list_of(
         }));
     }
     if listed.is_empty() {
-        let failure = Failure::new(
-            FailureKind::NotFound,
-            format!("{service}: tbf is not started"),
-        );
+        let failure = failure!(NotFound: "{service}: tbf is not started");
         return Err(failure.hint(format!("nrsctl policy set {service} tbf")));
     }
     Ok(listed)

@@ -62,7 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::failure::{Failure, FailureKind};
+    use crate::failure::failure;
     use crate::top::samples;
 
     #[test]
@@ -85,10 +85,7 @@ uid:1001/jobid:small   fairshare  50.0%  50.4%    400  26.2M      8  41ms  84ms 
 
 ";
         assert_eq!(text(&state), want);
-        state.fail(Failure::new(
-            FailureKind::NotLoaded,
-            "the module nrs is not loaded",
-        ));
+        state.fail(failure!(NotLoaded: "the module nrs is not loaded"));
         assert_eq!(text(&state), "nrs ost_io: the module nrs is not loaded\n\n");
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use nrs_agent::{socket, status::ServiceStatus};
 
 use crate::accounts::Accounts;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
 use crate::recording::Recording;
 use crate::stats::{self, Snapshot};
@@ -26,7 +26,7 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::NotFound`] if the service does not exist; the failure of the module.
+    /// `NotFound` if the service does not exist; the failure of the module.
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>>;
 
     /// Returns the agent's status of a service; `None` if no agent runs or it does not manage the
@@ -121,12 +121,10 @@ impl Source for Replay {
     }
 
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
-        let all = self.services.get_mut(service).ok_or_else(|| {
-            Failure::new(
-                FailureKind::NotFound,
-                format!("no service '{service}' in the recording"),
-            )
-        })?;
+        let all = self
+            .services
+            .get_mut(service)
+            .ok_or_else(|| failure!(NotFound: "no service '{service}' in the recording"))?;
         Ok(all.next())
     }
 

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::rates::{rates, Rates};
 use super::row::{Column, Row};
 use super::source::Source;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{failure, Failure};
 use crate::stats::Snapshot;
 
 /// Intervals for `+` and `-`, ms.
@@ -84,9 +84,8 @@ impl TopState {
             self.services = services;
             let first = || self.services.first().cloned();
             let Some(name) = self.service.clone().or_else(first) else {
-                let none = Failure::new(FailureKind::NotFound, "no services exist");
-                let hint = "a service is created with its first client; see nrsctl device --help";
-                return Err(none.hint(hint));
+                return Err(failure!(NotFound: "no services exist";
+                    "a service is created with its first client; see nrsctl device --help"));
             };
             let snapshot = source.snapshot(&name);
             self.service = Some(name);

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::source::Source;
 use super::state::{Act, TopState};
 use super::view;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, Result};
 
 /// Maximum delay of the reaction to a signal.
 const LOOK: Duration = Duration::from_millis(200);
@@ -46,7 +46,7 @@ impl Drop for Restored {
 ///
 /// # Errors
 ///
-/// [`FailureKind::Other`] if the terminal fails.
+/// `Other` if the terminal fails.
 pub fn run(state: &mut TopState, source: &mut dyn Source) -> Result {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -60,8 +60,7 @@ pub fn run(state: &mut TopState, source: &mut dyn Source) -> Result {
 }
 
 fn failed(error: io::Error) -> Failure {
-    Failure::new(FailureKind::Other, format!("terminal: {error}"))
-        .hint("without a terminal: nrsctl top --batch 1")
+    failure!(Other: "terminal: {error}"; "without a terminal: nrsctl top --batch 1")
 }
 
 fn show(

@@ -15,7 +15,7 @@ use crate::configuration::devices::{alone, defined, in_words, plain};
 use crate::configuration::keys::Table;
 use crate::configuration::read::Wanted;
 use crate::configuration::render;
-use crate::failure::{Failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
 
 /// Device or disk that the files define.
@@ -147,8 +147,7 @@ impl<'a> DeviceChanges<'a> {
         if wanted.scheduled {
             let name = kernel.disk(item.key)?;
             if let Some(other) = self.places.insert(name.clone(), item.place) {
-                let message = format!("{section}: {name} is already defined in {other}");
-                return Err(Failure::new(FailureKind::Refused, message));
+                return Err(failure!(Refused: "{section}: {name} is already defined in {other}"));
             }
             let from = named(&name).cloned();
             let to = Device {
@@ -164,10 +163,7 @@ impl<'a> DeviceChanges<'a> {
                 to,
             }));
         }
-        let placed = |failure: Failure| Failure {
-            message: format!("{section}: {}", failure.message),
-            ..failure
-        };
+        let placed = |failure: Failure| failure.prefixed(&section);
         let located = kernel.locate(wanted).map_err(placed)?;
         let from = match named(&wanted.name) {
             None => {
@@ -175,10 +171,10 @@ impl<'a> DeviceChanges<'a> {
                 None
             }
             Some(device) if device.partial => {
-                let message = format!("{section}: the device has several targets");
-                let hint =
-                    "sections define devices with one target: remove the device, or the section";
-                return Err(Failure::new(FailureKind::Refused, message).hint(hint));
+                return Err(
+                    failure!(Refused: "{section}: the device has several targets";
+                    "sections define devices with one target: remove the device, or the section"),
+                );
             }
             Some(device) => {
                 let from = in_words(device, wanted, &located);
@@ -189,8 +185,10 @@ impl<'a> DeviceChanges<'a> {
                     && device.offset == located.offset
                     && device.sectors <= located.sectors;
                 if !stays && kernel.in_use(&device.name)? {
-                    let message = format!("{section}: the device is in use and can only grow");
-                    return Err(Failure::new(FailureKind::Busy, message).hint("unmount it first"));
+                    return Err(
+                        failure!(Busy: "{section}: the device is in use and can only grow";
+                        "unmount it first"),
+                    );
                 }
                 Some(from)
             }

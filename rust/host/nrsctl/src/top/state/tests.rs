@@ -3,7 +3,7 @@
 //! Tests of the state with keys and snapshots.
 
 use super::*;
-use crate::failure::{FailureKind, Result};
+use crate::failure::{failure, FailureKind, Result};
 use crate::top::samples;
 
 fn state(sort: Column) -> TopState {
@@ -47,15 +47,12 @@ impl Source for Some3 {
     fn services(&mut self) -> Result<Vec<String>> {
         match self.1 {
             true => Ok(self.0.iter().map(ToString::to_string).collect()),
-            false => Err(Failure::new(
-                FailureKind::NotLoaded,
-                "the module nrs is not loaded",
-            )),
+            false => Err(failure!(NotLoaded: "the module nrs is not loaded")),
         }
     }
 
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
-        let gone = || Failure::new(FailureKind::NotFound, format!("no service '{service}'"));
+        let gone = || failure!(NotFound: "no service '{service}'");
         let found = self
             .0
             .iter()

@@ -11,7 +11,7 @@ use ratatui::Terminal;
 use nrs_agent::status::{PeerNumbers, PeerStatus, ServiceNumbers};
 
 use super::*;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{failure, Failure, FailureKind};
 use crate::top::samples;
 
 fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> TopState {
@@ -226,10 +226,7 @@ fn status_line_shows_filter_and_sort() {
     );
     assert_eq!(line(&mut state, 0), format!("{:<74}paused", "nrs ost_io"));
 
-    state.fail(
-        Failure::new(FailureKind::NotLoaded, "the module nrs is not loaded")
-            .hint("load it: modprobe nrs"),
-    );
+    state.fail(failure!(NotLoaded: "the module nrs is not loaded"; "load it: modprobe nrs"));
     let screen = screen(&mut state, 80, 24);
     let all = lines(&screen);
     assert_eq!(

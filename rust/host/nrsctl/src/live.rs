@@ -37,7 +37,7 @@ use crate::kernel::{Device, Exclusion, Kernel};
 use crate::names::{is_service, no_client};
 
 pub use disks::HidingLayer;
-use disks::{Disks, Layer};
+use disks::{names, read, Disks, Layer};
 use dmsetup::{is_parity, Dmsetup, DmsetupError};
 use failures::not_loaded;
 use node::{ModuleNode, Refused};
@@ -81,8 +81,7 @@ impl Live {
     /// Returns true if the module is loaded and is not being unloaded.
     fn is_loaded(&self) -> bool {
         let module = self.root.join("sys/module/nrs");
-        let state = fs::read_to_string(module.join("initstate"));
-        module.is_dir() && !state.is_ok_and(|state| state.trim_end() == "going")
+        module.is_dir() && !read(&module.join("initstate")).is_ok_and(|state| state == "going")
     }
 
     /// Returns the configfs directory with a subdirectory for each created service.
@@ -131,9 +130,8 @@ impl Live {
 
     /// Returns true if there are device-mapper devices.
     fn has_mapped(&self) -> bool {
-        let disks = fs::read_dir(self.root.join("sys/block"));
-        let mut disks = disks.into_iter().flatten().flatten();
-        disks.any(|disk| disk.path().join("dm").exists())
+        let block = self.root.join("sys/block");
+        names(&block).any(|disk| block.join(disk).join("dm").exists())
     }
 
     /// Returns the sysfs directory of the block device `MAJOR:MINOR`.
@@ -241,10 +239,8 @@ impl Kernel for Live {
     }
 
     fn cpts(&self, service: &str) -> Result<u32> {
-        let text = self.made(service).map(|path| path.join("cpts"));
-        let text = text.and_then(fs::read_to_string);
+        let text = self.made(service).and_then(|path| read(&path.join("cpts")));
         let text = text.map_err(|error| self.configured(error, service, "cpts"))?;
-        let text = text.trim_end();
         let wrong =
             |_| failure!(Other: "{service}: invalid number of partitions in cpts: '{text}'");
         text.parse().map_err(wrong)
@@ -258,8 +254,7 @@ impl Kernel for Live {
 
     fn module_parameter(&self, name: &str) -> Result<String> {
         let path = self.root.join("sys/module/nrs/parameters").join(name);
-        let text = fs::read_to_string(path).map_err(|error| self.of_module(error, name))?;
-        Ok(text.trim_end().to_owned())
+        read(&path).map_err(|error| self.of_module(error, name))
     }
 
     fn set_module_parameter(&self, name: &str, value: &str) -> Result {
@@ -290,8 +285,8 @@ impl Kernel for Live {
             return Err(not_loaded());
         }
         let target = self.number_of(&device.target)?;
-        let size = fs::read_to_string(self.block(&target).join("size"));
-        let size = size.ok().and_then(|text| text.trim_end().parse().ok());
+        let size = read(&self.block(&target).join("size"));
+        let size = size.ok().and_then(|text| text.parse().ok());
         let wrong = |what| failure!(NotFound: "{}: {what}", device.target; "see: lsblk");
         let all: u64 = match size {
             None => return Err(wrong("no such block device")),
@@ -318,8 +313,8 @@ impl Kernel for Live {
 
     fn path(&self, target: &str) -> Result<String> {
         let device = self.block(target);
-        if let Ok(name) = fs::read_to_string(device.join("dm/name")) {
-            return Ok(format!("/dev/mapper/{}", name.trim_end()));
+        if let Ok(name) = read(&device.join("dm/name")) {
+            return Ok(format!("/dev/mapper/{name}"));
         }
         let name = fs::canonicalize(&device).ok();
         let name = name.as_deref().and_then(Path::file_name);
@@ -330,15 +325,13 @@ impl Kernel for Live {
         // A disk without a serial number has only the name of its place.
         let links = ["by-id", "by-path"].into_iter().find_map(|kind| {
             let directory = Path::new("dev/disk").join(kind);
-            let links = fs::read_dir(self.root.join(&directory));
-            let links = links.into_iter().flatten().flatten();
-            let same = |link: &fs::DirEntry| {
-                let leads = fs::canonicalize(link.path()).ok();
+            let links = self.root.join(&directory);
+            let same = |link: &String| {
+                let leads = fs::canonicalize(links.join(link)).ok();
                 leads.is_some() && leads == fs::canonicalize(&node).ok()
             };
-            let names = links
+            let names = names(&links)
                 .filter(same)
-                .filter_map(|link| link.file_name().into_string().ok())
                 // Label stored on the disk; a device of type nrs above shows the same label.
                 .filter(|id| !id.starts_with("lvm-pv-uuid-"));
             // Names of the hardware are preferred to names of the bus.
@@ -352,20 +345,16 @@ impl Kernel for Live {
         let device = self.block(number);
         let disk = match device.join("partition").exists() {
             // The directory of a partition is in the directory of its disk.
-            true => fs::read_to_string(device.join("../dev")).ok(),
+            true => read(&device.join("../dev")).ok(),
             false => None,
         };
-        disk.map_or(number.into(), |disk| disk.trim_end().into())
+        disk.unwrap_or_else(|| number.into())
     }
 
     fn vacant(&self, name: &str) -> Result {
-        let entries = fs::read_dir(self.root.join("sys/block"));
-        let mut entries = entries.into_iter().flatten().flatten();
-        let has = |entry: fs::DirEntry| {
-            let found = fs::read_to_string(entry.path().join("dm/name"));
-            found.is_ok_and(|found| found.trim_end() == name)
-        };
-        if !entries.any(has) {
+        let block = self.root.join("sys/block");
+        let has = |disk| read(&block.join(disk).join("dm/name")).is_ok_and(|found| found == name);
+        if !names(&block).any(has) {
             return Ok(());
         }
         Err(
@@ -473,11 +462,9 @@ impl Kernel for Live {
     }
 
     fn cgroups(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.cgroup(path));
-        let entries = entries.into_iter().flatten().flatten();
-        let cgroups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let names = cgroups.filter_map(|entry| entry.file_name().into_string().ok());
-        names.collect()
+        let directory = self.cgroup(path);
+        let is_cgroup = |name: &String| directory.join(name).is_dir();
+        names(&directory).filter(is_cgroup).collect()
     }
 
     fn cgroup_weight(&self, path: &str) -> Option<u32> {

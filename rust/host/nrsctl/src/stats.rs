@@ -264,6 +264,19 @@ fn number(counters: &Counters, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
 }
 
+/// Implements the access to the counters of parts of snapshots.
+macro_rules! counted {
+    ($($part:ty)*) => {
+        $(impl $part {
+            /// Returns the counter `name`; 0 if it does not exist.
+            pub fn counter(&self, name: &str) -> u64 {
+                number(&self.counters, name)
+            }
+        })*
+    };
+}
+counted! { Snapshot Client Target Entity Rule Group }
+
 /// Adds each counter of `other` to the counter of the same name.
 pub fn merge(to: &mut Counters, other: &Counters) {
     for (name, more) in other {
@@ -289,11 +302,6 @@ impl Entity {
         }
     }
 
-    /// Returns the counter `name`; 0 if it does not exist.
-    pub fn counter(&self, name: &str) -> u64 {
-        number(&self.counters, name)
-    }
-
     /// Sets the counter `name`.
     pub fn set(&mut self, name: &'static str, value: u64) {
         self.counters.insert(name.into(), value);
@@ -305,26 +313,7 @@ impl Entity {
     }
 }
 
-impl Snapshot {
-    /// Returns the counter `name` of the service; 0 if it does not exist.
-    pub fn counter(&self, name: &str) -> u64 {
-        number(&self.counters, name)
-    }
-}
-
-impl Target {
-    /// Returns the counter `name`; 0 if it does not exist.
-    pub fn counter(&self, name: &str) -> u64 {
-        number(&self.counters, name)
-    }
-}
-
 impl Rule {
-    /// Returns the counter `name`; 0 if it does not exist.
-    pub fn counter(&self, name: &str) -> u64 {
-        number(&self.counters, name)
-    }
-
     /// Returns the limit per second, and true if its unit is bytes, false if requests; `None` if
     /// the rate is invalid.
     pub fn limit(&self) -> Option<(u64, bool)> {

@@ -14,7 +14,7 @@ use super::files;
 use super::read::{parse_one, read_for_mock};
 use crate::cli::{output_of, Cli, Command};
 use crate::commands::apply;
-use crate::failure::{failure, FailureKind, Result};
+use crate::failure::{failure, Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::mock::{Mock, LINK};
 
@@ -51,6 +51,31 @@ fn ran(module: &Mock, options: &str, file: &TemporaryFile) -> (String, Result) {
 
 fn apply(module: &Mock, text: &str) -> (String, Result) {
     ran(module, "", &TemporaryFile::new(text))
+}
+
+/// Applies a text and returns the output.
+fn applied(module: &Mock, text: &str) -> String {
+    passes(module, "", &TemporaryFile::new(text))
+}
+
+/// Applies a file with options and returns the output.
+fn passes(module: &Mock, options: &str, file: &TemporaryFile) -> String {
+    let (out, done) = ran(module, options, file);
+    done.unwrap();
+    out
+}
+
+/// Returns the failure of applying a text.
+fn refused(module: &Mock, text: &str) -> Failure {
+    apply(module, text).1.unwrap_err()
+}
+
+fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "{text}");
+}
+
+fn ends(text: &str, end: &str) {
+    assert!(text.ends_with(end), "{text}");
 }
 
 fn differs(module: &Mock, text: &str) -> Option<String> {
@@ -110,13 +135,9 @@ rate = 500
 #[test]
 fn what_is_saved_is_what_runs() {
     let module = Mock::of(&["other"]);
-    let (out, done) = apply(&module, ALL);
-    done.unwrap();
-    assert!(
-        out.starts_with("--- module, running\n+++ module, wanted\n"),
-        "{out}"
-    );
-    assert!(out.ends_with("a: created\n"), "{out}");
+    let out = applied(&module, ALL);
+    has(&out, "--- module, running\n+++ module, wanted\n");
+    ends(&out, "a: created\n");
     let text = saved(&module);
     assert_eq!(differs(&module, &text), None);
     let file = TemporaryFile::new(&text);
@@ -124,13 +145,13 @@ fn what_is_saved_is_what_runs() {
     let out = output_of(&module, &format!("check {name}")).unwrap();
     assert_eq!(out, format!("{name}: ok\n"));
     let fresh = Mock::of(&["other"]);
-    apply(&fresh, &text).1.unwrap();
+    applied(&fresh, &text);
     assert_eq!(fresh.shown(), module.shown());
     // The text has only the differences from the defaults.
-    assert!(text.contains("[module]\ndefault_slots = 32\n"), "{text}");
-    assert!(
-        text.contains("[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n"),
-        "{text}"
+    has(&text, "[module]\ndefault_slots = 32\n");
+    has(
+        &text,
+        "[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n",
     );
     assert!(!text.contains("at_history"), "{text}");
     output_of(&module, &format!("save --service other {name}")).unwrap();
@@ -156,7 +177,7 @@ fn users_and_groups_by_name() {
         )
     };
     let module = Mock::of(&[]);
-    apply(&module, &text("alice", "staff", "'bob'")).1.unwrap();
+    applied(&module, &text("alice", "staff", "'bob'"));
     assert_eq!(differs(&module, &text("2001", "3001", "2002")), None);
     assert!(saved(&module).contains("match = \"uid={ 2001 7 }&gid={3001}\""));
     let (_, faults) = read_for_mock([("f", &*text("alicia", "bob", "'staff'"))]);
@@ -192,10 +213,7 @@ fn what_is_applied_as_json() {
         assert_eq!(diffs.len(), differences, "{value}");
         for (diff, name) in diffs.iter().zip(["a", "b"]) {
             let diff = diff.as_str().unwrap();
-            assert!(
-                diff.starts_with(&format!("--- {name}, running\n")),
-                "{diff}"
-            );
+            has(diff, &format!("--- {name}, running\n"));
             assert_eq!(diff.matches("--- ").count(), 1);
         }
         assert_eq!(value["done"], serde_json::json!(done));
@@ -208,24 +226,22 @@ fn what_is_busy_is_tried_again() {
     let module = Mock::of(&["a"]);
     let file = TemporaryFile::new("[service.a]\nslots = 5\n");
     module.refuse(0, 2, FailureKind::Busy);
-    ran(&module, "--wait 60", &file).1.unwrap();
+    passes(&module, "--wait 60", &file);
     assert_eq!(module.get("a", "slots").unwrap(), "5\n");
     module.refuse(0, 1, FailureKind::Busy);
-    let failure = apply(&module, "[service.a]\n").1.unwrap_err();
+    let failure = refused(&module, "[service.a]\n");
     assert_eq!(failure.kind, FailureKind::Busy);
 }
 
 #[test]
 fn partitions_are_those_of_services_made_in_configfs() {
     let module = Mock::of(&[]);
-    apply(&module, "[service.b]\ncpts = 1\n").1.unwrap();
+    applied(&module, "[service.b]\ncpts = 1\n");
     assert_eq!(module.cpts("b"), Ok(1));
     // Partitions that no section sets are left unchanged.
     assert_eq!(differs(&module, "[service.b]\n"), None);
     module.add_client("b");
-    let failure = apply(&module, "[service.b]\ncpts = 3\nslots = 5\n")
-        .1
-        .unwrap_err();
+    let failure = refused(&module, "[service.b]\ncpts = 3\nslots = 5\n");
     assert_eq!(
         failure.message,
         "b: `cpts = 3` was refused: it has clients; the service was not changed"
@@ -235,12 +251,10 @@ fn partitions_are_those_of_services_made_in_configfs() {
 #[test]
 fn services_that_no_file_mentions() {
     let module = Mock::of(&["by_client"]);
-    apply(
+    applied(
         &module,
         "[service.a]\n[service.b]\nslots = 3\n[service.c]\n",
-    )
-    .1
-    .unwrap();
+    );
     module.add_client("c");
     let text = "[service.a]\n";
     assert_eq!(differs(&module, text), None);
@@ -252,7 +266,7 @@ fn services_that_no_file_mentions() {
         "--- b, running\n+++ b, wanted\n@@ -1,4 +0,0 @@\n-[service.b]\n-cpts = 2\n-slots = 3\n\
          -policy = \"fifo\"\n"
     );
-    ran(&module, "--prune", &file).1.unwrap();
+    passes(&module, "--prune", &file);
     assert_eq!(module.services().unwrap(), ["a", "by_client", "c"]);
     let (out, done) = ran(&module, "--prune", &file);
     assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
@@ -272,13 +286,13 @@ fn disks_by_paths_that_last() {
     assert_eq!(differs(&module, &text), None);
     let fresh = Mock::of(&[]);
     fresh.linked.set(true);
-    apply(&fresh, &text).1.unwrap();
+    applied(&fresh, &text);
     assert_eq!(fresh.disks(), module.disks());
     let directory = tempfile::tempdir().unwrap();
     let save = format!("--save={}", directory.path().display());
     output_of(&module, &format!("device schedule sdb {save}")).unwrap();
     let text = std::fs::read_to_string(directory.path().join("devices.toml")).unwrap();
-    assert!(text.contains(&sdb), "{text}");
+    has(&text, &sdb);
 }
 
 /// Schedules a disk according to its section; disks without a section are left unchanged.
@@ -290,26 +304,23 @@ fn disks_of_the_files() {
     let shown = differs(&module, text).unwrap();
     let sda = "--- sda, running\n+++ sda, wanted\n@@ -0,0 +1,3 @@\n+[disk.sda]\n\
                +service = \"san\"\n+jobid_name = \"%j\"\n";
-    assert!(shown.contains(sda), "{shown}");
-    let (out, done) = apply(&module, text);
-    done.unwrap();
-    assert!(
-        out.ends_with("san: created\nsdb: scheduled by b\nsda: scheduled by san\n"),
-        "{out}"
+    has(&shown, sda);
+    let out = applied(&module, text);
+    ends(
+        &out,
+        "san: created\nsdb: scheduled by b\nsda: scheduled by san\n",
     );
     assert_eq!(differs(&module, text), None);
     let text = saved(&module);
-    assert!(
-        text.ends_with(
-            "\n[disk.sda]\nservice = \"san\"\njobid_name = \"%j\"\n\n[disk.sdb]\nservice = \"b\"\n"
-        ),
-        "{text}"
+    ends(
+        &text,
+        "\n[disk.sda]\nservice = \"san\"\njobid_name = \"%j\"\n\n[disk.sdb]\nservice = \"b\"\n",
     );
     let fresh = Mock::of(&[]);
-    apply(&fresh, &text).1.unwrap();
+    applied(&fresh, &text);
     assert_eq!(fresh.disks(), module.disks());
     // Missing keys have their defaults; a disk without a section is left unchanged.
-    apply(&module, "[disk.sda]\nservice = 'san'\n").1.unwrap();
+    applied(&module, "[disk.sda]\nservice = 'san'\n");
     let disks = module.disks().unwrap();
     assert_eq!(
         (disks.len(), &*disks[0].options["jobid_name"]),
@@ -319,8 +330,7 @@ fn disks_of_the_files() {
     assert!(one.contains("[disk.sdb]") && !one.contains("sda"), "{one}");
     // Only the disks of one service are scheduled.
     let file = TemporaryFile::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");
-    let (out, done) = ran(&module, "--service y", &file);
-    done.unwrap();
+    let out = passes(&module, "--service y", &file);
     assert!(
         out.ends_with("sdb: scheduled by y\n") && !out.contains("sda"),
         "{out}"
@@ -334,16 +344,13 @@ fn disks_of_the_files() {
         (out.as_str(), done.unwrap_err().kind),
         ("", FailureKind::NotFound)
     );
-    ran(&module, "--wait 60", &file).1.unwrap();
+    passes(&module, "--wait 60", &file);
     // One disk is missing, and one is defined twice: the other disks are scheduled.
     let text =
         "[disk.sdx]\nservice = 'x'\n[disk.sda]\nservice = 'x'\n[disk.'/dev/sda']\nservice = 'z'\n";
-    let failure = apply(&module, text).1.unwrap_err();
-    assert!(failure.message.contains("no disk 'sdx'"), "{failure}");
-    assert!(
-        failure.message.contains("sda is already defined in "),
-        "{failure}"
-    );
+    let failure = refused(&module, text);
+    has(&failure.message, "no disk 'sdx'");
+    has(&failure.message, "sda is already defined in ");
     assert_eq!(module.disks().unwrap()[0].service, "z");
 }
 
@@ -353,8 +360,7 @@ fn one_service_of_many() {
     let file = TemporaryFile::new(
         "[module]\ndefault_slots = 7\n[service.a]\nslots = 5\n[service.b]\nslots = 5\n",
     );
-    let (out, done) = ran(&module, "--service a --verbose", &file);
-    done.unwrap();
+    let out = passes(&module, "--service a --verbose", &file);
     assert_eq!(
         out,
         "--- a, running\n+++ a, wanted\n@@ -1,2 +1,3 @@\n [service.a]\n\
@@ -371,7 +377,7 @@ fn slots_of_new_services() {
     let module = Mock::of(&[]);
     for (text, want) in [("9", "9"), ("\"auto\"", "auto")] {
         let text = format!("[module]\ndefault_slots = {text}\n[service.{want}]\n");
-        apply(&module, &text).1.unwrap();
+        applied(&module, &text);
         let want = format!("{want}\n");
         assert_eq!(module.module_parameter("default_slots"), Ok(want.clone()));
         assert_eq!(module.get(want.trim(), "slots"), Ok(want));
@@ -432,7 +438,7 @@ fn examples() {
             assert!(faults.is_empty(), "{}", faults[0]);
             assert!(!wanted.services.is_empty());
             let module = Mock::of(&[]);
-            apply(&module, &text).1.unwrap();
+            applied(&module, &text);
             assert_eq!(differs(&module, &text), None);
             assert_eq!(differs(&module, &saved(&module)), None);
             count += 1;
@@ -505,17 +511,14 @@ fn the_page_shows_what_is_printed() {
     let lines = lines.join("\n") + "\n";
     let file = block("## A file").replace("cpts = 1\n", "");
     let module = Mock::of(&[]);
-    apply(&module, &file.replace("\"50MB/s", "\"20MB/s"))
-        .1
-        .unwrap();
+    applied(&module, &file.replace("\"50MB/s", "\"20MB/s"));
     for (name, value) in [
         ("stall_ms", "5000"),
         ("nrs_fairshare_weights", "uid:1001:3"),
     ] {
         module.set("ost_io", name, value).unwrap();
     }
-    let (out, done) = apply(&module, &file);
-    done.unwrap();
+    let out = applied(&module, &file);
     let mut new = page.clone();
     for (after, printed) in [
         ("it printed, with exit status 4:", lines),

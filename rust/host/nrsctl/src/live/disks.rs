@@ -100,10 +100,7 @@ impl Disks {
 
     /// Returns the names of all disks, sorted.
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.block).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
+        let mut names: Vec<String> = names(&self.block).collect();
         names.sort();
         names
     }
@@ -121,17 +118,13 @@ impl Disks {
 
     /// Returns the devices above `disk` and its partitions, sorted by their names.
     pub fn layers(&self, disk: &str) -> Vec<Layer> {
-        let names = |directory: PathBuf| {
-            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-            entries.filter_map(|entry| entry.file_name().into_string().ok())
-        };
         let (mut found, mut pending) = (BTreeSet::new(), vec![disk.to_owned()]);
         while let Some(name) = pending.pop() {
             let device = self.block.join(name);
-            let parts = names(device.clone()).map(|name| device.join(name));
+            let parts = names(&device).map(|name| device.join(name));
             let parts = parts.filter(|part| part.join("partition").exists());
             for part in parts.chain([device.clone()]) {
-                let new = names(part.join("holders")).filter(|name| found.insert(name.clone()));
+                let new = names(&part.join("holders")).filter(|name| found.insert(name.clone()));
                 pending.extend(new);
             }
         }
@@ -290,6 +283,12 @@ impl Disks {
 }
 
 /// Reads a one-line file.
-fn read(path: &Path) -> io::Result<String> {
+pub fn read(path: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim_end().to_owned())
+}
+
+/// Returns the names in a directory, which may not exist.
+pub fn names(directory: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
 }

@@ -18,7 +18,7 @@ const SBIN: &str = ":/usr/sbin:/sbin";
 /// Number of attempts to read all tables: `dmsetup` fails if a device disappears meanwhile.
 const TABLE_TRIES: u32 = 10;
 
-/// The program and the system on which it works.
+/// The program and the system on which it works; functions fail with the failure of their run.
 #[derive(Debug)]
 pub struct Dmsetup {
     program: &'static str,
@@ -82,10 +82,6 @@ impl Dmsetup {
     }
 
     /// Runs the program and returns its output.
-    ///
-    /// # Errors
-    ///
-    /// The failure of the run.
     fn run(&self, arguments: &[&str]) -> DmsetupResult<String> {
         let mut command = match &self.script {
             None => Command::new(self.program),
@@ -113,10 +109,6 @@ impl Dmsetup {
     }
 
     /// Returns the tables of all devices, a target per line.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     fn tables(&self) -> DmsetupResult<String> {
         let mut tries = 1;
         loop {
@@ -128,10 +120,6 @@ impl Dmsetup {
     }
 
     /// Returns the devices of type `nrs` from their tables.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     pub fn devices(&self) -> DmsetupResult<Vec<Device>> {
         let text = self.tables()?;
         let of = |name: &str| {
@@ -149,10 +137,6 @@ impl Dmsetup {
 
     /// Returns the devices whose target hides the owners of requests, by their names, and what they
     /// are.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     pub fn hiding(&self) -> DmsetupResult<BTreeMap<String, String>> {
         let kind = |line: &str| {
             let (name, table) = line.split_once(": ")?;
@@ -169,10 +153,6 @@ impl Dmsetup {
     }
 
     /// Runs a command that creates or removes nodes, without waiting for udev if udev does not run.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     fn change(&self, arguments: &[&str]) -> DmsetupResult {
         if self.udev.exists() {
             return self.run(arguments).map(|_| ());
@@ -182,20 +162,12 @@ impl Dmsetup {
     }
 
     /// Creates the device `name`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     pub fn create(&self, name: &str, table: &str) -> DmsetupResult {
         self.change(&["create", name, "--table", table])
     }
 
-    /// Replaces the table of the device `name`.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`]; the old table stays in use, or the message says that restoring it
-    /// failed.
+    /// Replaces the table of the device `name`. After a failure the old table stays
+    /// in use, or the message says that restoring it failed.
     pub fn reload(&self, name: &str, table: &str) -> DmsetupResult {
         self.run(&["reload", name, "--table", table])?;
         let resumed = self.change(&["resume", name]);
@@ -215,10 +187,6 @@ impl Dmsetup {
     }
 
     /// Returns true if the device `name` is open.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     pub fn is_open(&self, name: &str) -> DmsetupResult<bool> {
         let columns = ["info", "-c", "--noheadings", "-o", "open", name];
         Ok(self.run(&columns)?.trim() != "0")
@@ -226,10 +194,6 @@ impl Dmsetup {
 
     /// Removes the device `name`; retries for some seconds while it is open, for example in a udev
     /// program.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Dmsetup::run`].
     pub fn remove(&self, name: &str) -> DmsetupResult {
         self.change(&["remove", "--retry", name])
     }

@@ -250,7 +250,7 @@ fn limited(snapshot: &Snapshot, screen: &mut Screen) {
         )
     });
     screen.list("limited", &snapshot.groups, |group: &Group| {
-        let number = |name: &str| super::number(&group.counters, name);
+        let number = |name: &str| group.counter(name);
         let counters = group.counters.iter();
         let reserves = counters.filter(|(name, _)| name.starts_with("reserve_"));
         let left = number("free") + reserves.map(|(_, left)| left).sum::<u64>();
@@ -281,7 +281,7 @@ fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
     entities.sort_by(|a, b| b.queued.cmp(&a.queued).then_with(|| a.name.cmp(&b.name)));
     screen.list("waiting", &entities, |entity| wait_text(entity));
     if snapshot.entities.is_empty() {
-        let held = |client: &Client| super::number(&client.counters, "held");
+        let held = |client: &Client| client.counter("held");
         let clients = snapshot.clients.iter();
         let mut clients: Vec<&Client> = clients.filter(|client| held(client) > 0).collect();
         clients.sort_by(|a, b| held(b).cmp(&held(a)).then_with(|| a.name.cmp(&b.name)));

@@ -3,7 +3,8 @@
 //! Tests of the commands as typed by users. `verbs.txt` holds command lines with their output
 //! (without empty lines), failures and writes.
 //!
-//! Each command has its own module with the services `ost_io` and `san`.
+//! Each command has its own module with the services `ost_io` and `san`, or after lines `<--` with
+//! the service `a`, which has these settings and behaves like a service of the module.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -95,10 +96,19 @@ pub fn output(line: &str, kernel: &Mock) -> (String, Option<FailureKind>) {
     (text, done.err().map(|failure| failure.kind))
 }
 
-/// Returns the output, the failure and the writes of a command.
-fn transcript(line: &str) -> String {
-    let (mock, mut out) = (mock(), Vec::new());
-    let devices = mock.devices().unwrap();
+/// Returns the output, the failure and the writes of a command. Unless `given` is empty, the
+/// command has a module with the service `a`, which has these settings.
+fn transcript(line: &str, given: &[&str]) -> String {
+    let mut out = Vec::new();
+    let mock = match given {
+        [] => mock(),
+        _ => Mock::of(&["a"]),
+    };
+    for setting in given {
+        let (name, value) = setting.split_once('=').unwrap();
+        mock.set("a", name, value).unwrap();
+    }
+    let (services, devices) = (mock.services(), mock.devices());
     let done: Result = match Cli::try_parse_from(words(line)) {
         Ok(cli) => cli.command.run(&mock, &mut out),
         Err(error) => return format!("usage: {}\n", error.kind()),
@@ -111,14 +121,13 @@ fn transcript(line: &str) -> String {
     if let Err(failure) = done {
         text += &format!("status {}: {failure}\n", failure.kind.exit_status());
     }
-    for (service, parameter, value) in mock.log() {
+    for (service, parameter, value) in &mock.log()[given.len()..] {
         text += &format!("--> {service}.{parameter}={value}\n");
     }
-    let names = |mock: &Mock| mock.services().unwrap().join(" ");
-    if names(&mock) != "ost_io san" {
-        text += &format!("--> services: {}\n", names(&mock));
+    if mock.services() != services {
+        text += &format!("--> services: {}\n", mock.services().unwrap().join(" "));
     }
-    if mock.devices().unwrap() != devices {
+    if mock.devices() != devices {
         text += &format!("--> {:?}\n", mock.devices().unwrap());
     }
     text
@@ -157,12 +166,16 @@ fn examples() {
 #[test]
 fn transcripts() {
     let kept = include_str!("verbs.txt");
-    let mut text = String::new();
+    let (mut text, mut given) = (String::new(), Vec::new());
     for line in kept.lines() {
-        if line.is_empty() || line.starts_with('#') {
+        if let Some(command) = line.strip_prefix("$ nrsctl ") {
+            text += &format!("{line}\n{}", transcript(command, &given));
+        } else if line.is_empty() || line.starts_with(['#', '<']) {
             text += &format!("{line}\n");
-        } else if let Some(command) = line.strip_prefix("$ nrsctl ") {
-            text += &format!("{line}\n{}", transcript(command));
+            match line.strip_prefix("<-- a.") {
+                Some(setting) => given.push(setting),
+                None => given.clear(),
+            }
         }
     }
     pages::compare("rust/host/nrsctl/tests/all/verbs.txt", &text);

@@ -19,29 +19,21 @@ fn devices_of_the_files() {
                  +device = \"/dev/sdb\"\n\
                  +service = \"san\"\n+offset = 8\n+nid = \"10.0.0.7@tcp\"\n\
                  +on_timeout = \"fail\"\n+size = 4\n";
-    assert!(shown.contains(files), "{shown}");
-    let (out, done) = apply(&module, text);
-    done.unwrap();
-    assert!(
-        out.ends_with("san: created\nfiles: created on /dev/sdb\n"),
-        "{out}"
-    );
+    has(&shown, files);
+    let out = applied(&module, text);
+    ends(&out, "san: created\nfiles: created on /dev/sdb\n");
     assert_eq!(differs(&module, text), None);
     // The underlying device is named by its number.
     assert_eq!(differs(&module, &text.replace("/dev/sdb", "8:16")), None);
     let device = &module.devices().unwrap()[0];
     assert_eq!((&device.target[..], device.sectors), ("8:16", 992));
     let text = saved(&module);
-    assert!(
-        text.ends_with(&files[files.find("+[").unwrap()..].replace('+', "")),
-        "{text}"
-    );
+    ends(&text, &files[files.find("+[").unwrap()..].replace('+', ""));
     let fresh = Mock::of(&[]);
-    apply(&fresh, &text).1.unwrap();
+    applied(&fresh, &text);
     assert_eq!(fresh.devices(), module.devices());
     // Missing keys have their defaults.
-    let (out, done) = apply(&module, FILES);
-    done.unwrap();
+    let out = applied(&module, FILES);
     assert!(
         out.contains("\n-size = 4\n") && out.ends_with("files: changed\n"),
         "{out}"
@@ -55,8 +47,7 @@ fn devices_of_the_files() {
     let file = TemporaryFile::new(&format!(
         "{FILES}[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n"
     ));
-    let (out, done) = ran(&module, "--service y", &file);
-    done.unwrap();
+    let out = passes(&module, "--service y", &file);
     assert!(
         out.ends_with("b: created on /dev/sda\n") && !out.contains("files"),
         "{out}"
@@ -101,10 +92,9 @@ fn sectors_of_one_device_only() {
         assert_eq!(done.message.ends_with(&fault), !ok, "{done}");
     }
     // Different names are compared once both devices are located, running or not.
-    let (_, done) = apply(&module, &with("8:16", ""));
-    let failure = done.unwrap_err();
+    let failure = refused(&module, &with("8:16", ""));
     let why = "device.z: device files overlaps these sectors of 8:16";
-    assert!(failure.message.ends_with(why), "{failure}");
+    ends(&failure.message, why);
     assert_eq!(failure.kind, FailureKind::Refused);
     let names = |module: &Mock| {
         let devices = module.devices().unwrap().into_iter();
@@ -121,11 +111,11 @@ fn sectors_of_one_device_only() {
     assert_eq!(names(&module), ["files"]);
     output_of(&module, "device add z /dev/sdb y --offset 108").unwrap();
     // A device must not grow into another device.
-    let failure = apply(&module, &first.replace("100", "101")).1.unwrap_err();
-    assert!(failure.message.contains("device z overlaps"), "{failure}");
+    let failure = refused(&module, &first.replace("100", "101"));
+    has(&failure.message, "device z overlaps");
     // A disk and a device on the disk are two clients of one path.
     output_of(&module, "device schedule sdb other").unwrap();
-    apply(&module, &first.replace("100", "99")).1.unwrap();
+    applied(&module, &first.replace("100", "99"));
 }
 
 /// Verifies that `save` omits sections that `--save` wrote to another file of the directory.
@@ -155,7 +145,7 @@ fn save_omits_sections_of_other_files() {
     let failure = output_of(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
     let why = "devices.toml:1:9: the section of a differs from the running state";
-    assert!(failure.message.ends_with(why), "{failure}");
+    ends(&failure.message, why);
     let kept = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
     assert_eq!(kept, text);
 }
@@ -178,7 +168,7 @@ fn saved_beside_other_files() {
         "service.a: already defined in {}:1:10",
         path("10-a.toml").display()
     );
-    assert!(failure.message.ends_with(&why), "{failure}");
+    ends(&failure.message, &why);
     assert!(!path("nrs.toml").exists());
     for name in ["10-a.toml", "nrs.txt", ".nrs.toml"] {
         save(name).unwrap();
@@ -194,7 +184,7 @@ fn saved_beside_other_files() {
 fn devices_in_use() {
     let module = Mock::of(&[]);
     let text = format!("{FILES}offset = 8\nsectors = 100\n");
-    apply(&module, &text).1.unwrap();
+    applied(&module, &text);
     *module.open.borrow_mut() = "files";
     let before = module.devices();
     for (old, new) in [
@@ -209,18 +199,16 @@ fn devices_in_use() {
                 .unwrap_err();
             assert_eq!(failure.kind, FailureKind::Busy);
             let why = "device.files: the device is in use and can only grow";
-            assert!(failure.message.ends_with(why), "{failure}");
+            ends(&failure.message, why);
         }
         assert_eq!(module.devices(), before);
     }
     let grown = text.replace("100", "200").replace("'san'", "'other'");
-    apply(&module, &grown).1.unwrap();
+    applied(&module, &grown);
     let device = &module.devices().unwrap()[0];
     assert_eq!((&device.service[..], device.sectors), ("other", 200));
     *module.open.borrow_mut() = "";
-    apply(&module, &text.replace("/dev/sdb", "/dev/sda"))
-        .1
-        .unwrap();
+    applied(&module, &text.replace("/dev/sdb", "/dev/sda"));
     assert_eq!(module.devices().unwrap()[0].target, "8:0");
 }
 
@@ -231,7 +219,7 @@ fn devices_that_no_file_mentions() {
     let module = Mock::of(&[]);
     let text = "[service.san]\n[device.a]\ndevice = '/dev/sda'\nservice = 'san'\n\
                 [device.b]\ndevice = '/dev/sdb'\nservice = 'san'\n[disk.sdb]\nservice = 'other'\n";
-    apply(&module, text).1.unwrap();
+    applied(&module, text);
     let partial = Device {
         name: "part".into(),
         partial: true,
@@ -249,12 +237,11 @@ fn devices_that_no_file_mentions() {
     let b = "--- b, running\n+++ b, wanted\n@@ -1,3 +0,0 @@\n-[device.b]\n\
              -device = \"/dev/sdb\"\n-service = \"san\"\n";
     assert!(out.contains(b) && !out.contains("device.a"), "{out}");
-    ran(&module, "--prune", &file).1.unwrap();
+    passes(&module, "--prune", &file);
     assert_eq!(names(), ["a", "part", "sdb"]);
     *module.open.borrow_mut() = "";
-    let (out, done) = ran(&module, "--prune", &file);
-    done.unwrap();
-    assert!(out.ends_with("a: removed\n"), "{out}");
+    let out = passes(&module, "--prune", &file);
+    ends(&out, "a: removed\n");
     assert_eq!(names(), ["part", "sdb"]);
 }
 
@@ -271,25 +258,23 @@ fn devices_that_are_late() {
         ("", FailureKind::NotFound)
     );
     module.late.set(3);
-    let (out, done) = ran(&module, "--wait 60", &file);
-    done.unwrap();
-    assert!(out.starts_with("--- files, running\n"), "{out}");
+    let out = passes(&module, "--wait 60", &file);
+    has(&out, "--- files, running\n");
     // A device on another device, in any order.
     let module = Mock::of(&[]);
     let file = TemporaryFile::new(
         "[device.a]\ndevice = '/dev/mapper/b'\nservice = 'x'\n[device.b]\ndevice = '/dev/sda'\n\
          service = 'y'\n",
     );
-    let (out, done) = ran(&module, "--wait 60", &file);
-    done.unwrap();
-    assert!(out.ends_with("a: created on /dev/mapper/b\n"), "{out}");
+    let out = passes(&module, "--wait 60", &file);
+    ends(&out, "a: created on /dev/mapper/b\n");
     // A device that never appears does not delay the others.
     let text = format!("[device.a]\ndevice = '/dev/sdx'\nservice = 'x'\n{FILES}");
     let (out, done) = apply(&module, &text);
     let failure = done.unwrap_err();
     assert_eq!(failure.kind, FailureKind::NotFound);
     let why = ":1:9: device.a: /dev/sdx: no such device";
-    assert!(failure.message.ends_with(why), "{failure}");
+    ends(&failure.message, why);
     assert!(out.ends_with("files: created on /dev/sdb\n"), "{out}");
     // After an interruption, missing devices are not waited for.
     let module = Mock::of(&[]);
@@ -318,15 +303,15 @@ fn devices_that_are_not_ours() {
     }
     *module.foreign.borrow_mut() = "";
     module.refuse(0, 1, FailureKind::Refused);
-    assert_eq!(apply(&module, FILES).1.unwrap_err().message, "no");
+    assert_eq!(refused(&module, FILES).message, "no");
     assert!(module.devices().unwrap().is_empty());
-    apply(&module, FILES).1.unwrap();
+    applied(&module, FILES);
     let partial = Device {
         partial: true,
         ..module.devices().unwrap()[0].clone()
     };
     module.change_device(&partial).unwrap();
-    let failure = apply(&module, &format!("{FILES}size = 2\n")).1.unwrap_err();
+    let failure = refused(&module, &format!("{FILES}size = 2\n"));
     assert!(
         failure
             .message

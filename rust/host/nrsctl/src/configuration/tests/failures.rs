@@ -17,7 +17,7 @@ fn a_refused_change_leaves_all_as_it_was() {
         (0, 2, "the configuration"),
     ] {
         let module = Mock::of(&["b"]);
-        apply(&module, before).1.unwrap();
+        applied(&module, before);
         let shown = module.shown();
         module.refuse(taken, 1, FailureKind::Refused);
         let text = ALL.replace("cpts = 1\n", &format!("cpts = {cpts}\n"));
@@ -31,7 +31,7 @@ fn a_refused_change_leaves_all_as_it_was() {
             )
         );
         // The other service is changed all the same.
-        assert!(out.ends_with("b: changed\n"), "{out}");
+        ends(&out, "b: changed\n");
         module.set("b", "slots", "4").unwrap();
         assert_eq!(module.shown(), shown, "{what}");
     }
@@ -55,9 +55,7 @@ fn services_that_a_framework_drives() {
         );
         assert_eq!(module.shown(), shown);
     }
-    apply(&module, "[service.a]\nslots = 5\npolicy = 'tbf uid'\n")
-        .1
-        .unwrap();
+    applied(&module, "[service.a]\nslots = 5\npolicy = 'tbf uid'\n");
     assert_eq!(module.get("a", "slots").unwrap(), "5\n");
 }
 
@@ -79,9 +77,9 @@ fn refused_lines() {
 #[test]
 fn failed_rollbacks_are_reported() {
     let module = Mock::of(&[]);
-    apply(&module, "[service.a]\ncpts = 2\n").1.unwrap();
+    applied(&module, "[service.a]\ncpts = 2\n");
     module.refuse(1, 2, FailureKind::Refused);
-    let failure = apply(&module, "[service.a]\ncpts = 1\n").1.unwrap_err();
+    let failure = refused(&module, "[service.a]\ncpts = 1\n");
     assert_eq!(
         failure.message,
         "a: the configuration was refused: no; restoring the previous state failed: no; the \
@@ -97,11 +95,8 @@ fn failed_rollbacks_are_reported() {
 fn a_service_that_could_not_be_set_up_is_removed() {
     let module = Mock::of(&[]);
     module.refuse(0, 1, FailureKind::Refused);
-    let failure = apply(&module, "[service.a]\nslots = 5\n").1.unwrap_err();
-    assert!(
-        failure.message.ends_with("; the service was removed"),
-        "{failure}"
-    );
+    let failure = refused(&module, "[service.a]\nslots = 5\n");
+    ends(&failure.message, "; the service was removed");
     assert!(module.services().unwrap().is_empty());
 }
 
@@ -111,11 +106,11 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
     let module = Mock::of(&["a", "b"]);
     let file = TemporaryFile::new("[service.a]\ncpts = 1\n[service.b]\nslots = 7\n");
     let (out, done) = ran(&module, "--dry-run", &file);
-    assert!(out.contains("\n+slots = 7\n"), "{out}");
+    has(&out, "\n+slots = 7\n");
     assert_eq!(done.unwrap_err().kind, FailureKind::Busy);
     assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
     let (out, done) = ran(&module, "", &file);
-    assert!(out.ends_with("b: changed\n"), "{out}");
+    ends(&out, "b: changed\n");
     let failure = done.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
@@ -140,7 +135,7 @@ fn interruptions() {
     module.tell.set(1);
     let (out, done) = apply(&module, text);
     assert_eq!(done.unwrap_err().message, "interrupted; not changed: b");
-    assert!(out.ends_with("a: changed\n"), "{out}");
+    ends(&out, "a: changed\n");
     // The signal arrived before the first change: nothing is changed.
     let module = Mock::of(&["a", "b"]);
     let shown = module.shown();
@@ -149,7 +144,7 @@ fn interruptions() {
         .told
         .store(true, std::sync::atomic::Ordering::Relaxed);
     let text = format!("[module]\ndefault_slots = 9\n{text}");
-    let failure = apply(&module, &text).1.unwrap_err();
+    let failure = refused(&module, &text);
     assert_eq!(
         failure.message,
         "module parameter default_slots = 9 was not set: interrupted\n\
@@ -192,7 +187,7 @@ fn parameters_of_the_module_are_put_back() {
     );
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
     // The change of the service is complete.
-    assert!(out.ends_with("a: changed\n"), "{out}");
+    ends(&out, "a: changed\n");
 }
 
 /// Verifies that changes continue if the output is closed, and that a dry run does not.

@@ -102,20 +102,20 @@ proptest! {
     #[test]
     fn round_trip(from in some_section(), to in some_section(), taken in 0..2usize) {
         let module = Mock::of(&["a"]);
-        apply(&module, &from).1.unwrap();
+        applied(&module, &from);
         prop_assert_eq!(differs(&module, &from), None);
         let before = module.shown();
         module.refuse(taken, 1, FailureKind::Refused);
         if apply(&module, &to).1.is_err() {
             prop_assert_eq!(module.shown(), before);
-            apply(&module, &to).1.unwrap();
+            applied(&module, &to);
         }
         module.taken.set(None);
         prop_assert_eq!(differs(&module, &to), None);
         let text = saved(&module);
         prop_assert_eq!(differs(&module, &text), None);
         let fresh = Mock::of(&["a"]);
-        apply(&fresh, &text).1.unwrap();
+        applied(&fresh, &text);
         prop_assert_eq!(fresh.shown(), module.shown());
     }
 }

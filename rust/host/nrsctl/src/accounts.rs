@@ -77,6 +77,13 @@ pub struct Accounts {
     known: RefCell<BTreeMap<(Database, String), Option<NameEntry>>>,
 }
 
+/// No users and groups.
+impl Default for Accounts {
+    fn default() -> Self {
+        Self::at(Path::new("/nowhere"))
+    }
+}
+
 impl Accounts {
     /// Returns the users and groups of the system at `root`.
     pub fn at(root: &Path) -> Self {
@@ -93,7 +100,7 @@ impl Accounts {
 
     /// Returns the users and groups of the given lines of `passwd` and `group`, for tests.
     pub fn of(passwd: &str, group: &str) -> Self {
-        let accounts = Self::at(Path::new("/nowhere"));
+        let accounts = Self::default();
         for (database, text) in [(Database::Passwd, passwd), (Database::Group, group)] {
             for (name, id) in text.lines().filter_map(entry) {
                 accounts.learn(database, &id.to_string(), Some((name, id)));

@@ -14,6 +14,7 @@ use nrs_sched::policy::Kind;
 
 use crate::failure::{failure, Result};
 use crate::kernel::Kernel;
+use crate::show::OutputForm;
 use crate::stats;
 
 /// Parameter that is a list of items.
@@ -125,12 +126,9 @@ pub fn note_unused<'a>(
 pub struct ListArgs {
     /// Name of the service.
     pub service: String,
-    /// Shows users and groups by number.
-    #[arg(long, short)]
-    pub numeric: bool,
-    /// Prints JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Form of the output.
+    #[command(flatten)]
+    pub form: OutputForm,
 }
 
 impl ItemList {
@@ -143,7 +141,7 @@ impl ItemList {
     /// numbers.
     pub fn text(&self, kernel: &dyn Kernel, args: &ListArgs) -> Result<String> {
         let text = kernel.get(&args.service, self.parameter)?;
-        Ok(match args.numeric || args.json {
+        Ok(match args.form.numeric || args.form.json {
             true => text,
             false => kernel.accounts().names(self.parameter, &text).into_owned(),
         })

@@ -41,6 +41,7 @@ enum MockParameters {
 }
 
 /// Mock of the module.
+#[derive(Default)]
 pub struct Mock {
     services: RefCell<BTreeMap<String, MockService>>,
     parameters: RefCell<BTreeMap<&'static str, String>>,
@@ -49,12 +50,9 @@ pub struct Mock {
     log: RefCell<Vec<(String, String, String)>>,
     /// Service that is removed after it is listed once more.
     pub leaving: RefCell<Option<String>>,
-    /// Number of writes that succeed before writes are refused; `None`: no writes are refused.
-    pub taken: Cell<Option<usize>>,
-    /// Number of writes to refuse after these.
-    pub refused: Cell<usize>,
-    /// Kind of failure of the refused writes.
-    pub trouble: Cell<Trouble>,
+    /// Number of writes that succeed, number of writes that are then refused, and kind of their
+    /// failures; `None`: no writes are refused.
+    pub refused: Cell<Option<(usize, usize, Trouble)>>,
     /// Module parameter whose writes are refused.
     pub stubborn: RefCell<&'static str>,
     /// Number of writes until `told` is set.
@@ -183,28 +181,14 @@ fn world(cpts: u32, slots: &str) -> MockParameters {
 
 impl Mock {
     fn new(services: impl Iterator<Item = (String, MockService)>) -> Self {
-        let parameters = MODULE
-            .iter()
-            .map(|(name, .., value)| (*name, value.to_string()));
+        let parameters = MODULE.iter();
+        let parameters = parameters.map(|(name, .., value)| (*name, value.to_string()));
         Self {
             services: RefCell::new(services.collect()),
             parameters: RefCell::new(parameters.collect()),
-            devices: RefCell::default(),
-            log: RefCell::default(),
-            cgroup_weights: RefCell::default(),
-            leaving: RefCell::default(),
-            taken: Cell::new(None),
-            refused: Cell::new(0),
-            trouble: Cell::new(Trouble::Refused),
-            stubborn: RefCell::new(""),
             tell: Cell::new(usize::MAX),
-            told: AtomicBool::new(false),
-            late: Cell::new(0),
             accounts: Accounts::of(USERS, GROUPS),
-            agent: RefCell::default(),
-            open: RefCell::new(""),
-            foreign: RefCell::new(""),
-            linked: Cell::new(false),
+            ..Self::default()
         }
     }
 
@@ -235,9 +219,7 @@ impl Mock {
 
     /// Refuses `count` writes after `taken` more writes have succeeded.
     pub fn refuse(&self, taken: usize, count: usize, trouble: Trouble) {
-        self.taken.set(Some(taken));
-        self.refused.set(count);
-        self.trouble.set(trouble);
+        self.refused.set(Some((taken, count, trouble)));
     }
 
     /// Lets a framework drive the policies of the service.
@@ -290,15 +272,14 @@ impl Mock {
         if self.tell.get() == 0 {
             self.told.store(true, Ordering::Relaxed);
         }
-        match self.taken.get() {
-            None => Ok(()),
-            Some(0) if self.refused.get() == 0 => Ok(()),
-            Some(0) => {
-                self.refused.set(self.refused.get() - 1);
-                Err(Failure::new(self.trouble.get(), "no"))
+        match self.refused.get() {
+            None | Some((0, 0, _)) => Ok(()),
+            Some((0, count, kind)) => {
+                self.refused.set(Some((0, count - 1, kind)));
+                Err(Failure::new(kind, "no"))
             }
-            Some(more) => {
-                self.taken.set(Some(more - 1));
+            Some((taken, count, kind)) => {
+                self.refused.set(Some((taken - 1, count, kind)));
                 Ok(())
             }
         }

@@ -50,15 +50,15 @@ pub struct NamedService {
 }
 
 /// A parameter of a service, selected by a name.
-#[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+#[derive(Clone, Debug)]
+pub struct Found {
     /// The service.
-    pub service: &'a NamedService,
+    pub service: NamedService,
     /// The parameter.
     pub parameter: &'static Parameter,
 }
 
-impl Found<'_> {
+impl Found {
     /// Returns the displayed name.
     pub fn shown(&self) -> String {
         format!("{}.{}", self.service.shown, self.parameter.name())
@@ -73,15 +73,18 @@ impl Found<'_> {
     }
 }
 
-/// Returns each of `parameters` for each of `services`.
-pub fn each<'a>(
-    services: &'a [NamedService],
-    parameters: &'a [&'static Parameter],
-) -> impl Iterator<Item = Found<'a>> {
-    services.iter().flat_map(move |service| {
-        let found = move |&parameter: &&'static Parameter| Found { service, parameter };
-        parameters.iter().map(found)
-    })
+/// Returns the parameters that satisfy `fits` of each of `services`.
+pub fn each(services: &[NamedService], fits: impl Fn(&Parameter) -> bool) -> Vec<Found> {
+    let of = |service: &NamedService| {
+        let fitting = all().filter(|parameter| fits(parameter));
+        let service = service.clone();
+        let found = move |parameter| Found {
+            service: service.clone(),
+            parameter,
+        };
+        fitting.map(found).collect::<Vec<Found>>()
+    };
+    services.iter().flat_map(of).collect()
 }
 
 /// Returns true if `name` is a pattern.
@@ -190,26 +193,22 @@ pub fn services(name: &str, services: &[String]) -> Result<Vec<NamedService>> {
     fitting(&components(name), services)
 }
 
-/// Returns the services and the parameters that are selected by `name`.
+/// Returns the parameters that are selected by `name`.
 ///
 /// # Errors
 ///
 /// `Usage`: a pattern is invalid.
-pub fn parameters(
-    name: &str,
-    services: &[String],
-) -> Result<(Vec<NamedService>, Vec<&'static Parameter>)> {
+pub fn parameters(name: &str, services: &[String]) -> Result<Vec<Found>> {
     let components = components(name);
     let Some((last, before)) = components.split_last() else {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(Vec::new());
     };
     let pattern = matcher(last)?;
-    let fits = |parameter: &&Parameter| match is_pattern(last) {
+    let fits = |parameter: &Parameter| match is_pattern(last) {
         true => pattern.is_match(parameter.name()),
         false => parameter.name() == last,
     };
-    let found = fitting(before, services)?;
-    Ok((found, all().filter(fits).collect()))
+    Ok(each(&fitting(before, services)?, fits))
 }
 
 /// Returns the failure for a name that selects nothing, with the message of `lctl`.
@@ -312,8 +311,8 @@ mod tests {
     }
 
     fn shown(name: &str) -> String {
-        let (services, parameters) = parameters(name, &there()).unwrap();
-        let all = each(&services, &parameters).map(|found| found.shown());
+        let found = parameters(name, &there()).unwrap().into_iter();
+        let all = found.map(|found| found.shown());
         all.collect::<Vec<String>>().join(" ")
     }
 

@@ -9,6 +9,17 @@ use serde::Serialize;
 
 use crate::failure::{failure, Failure, FailureKind, Result};
 
+/// Form of an output that has users and groups.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct OutputForm {
+    /// Shows users and groups by number.
+    #[arg(long, short)]
+    pub numeric: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Writes `value` as JSON.
 ///
 /// # Errors

@@ -5,8 +5,6 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use nrs_sched::parameters::all;
-
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names::{self, Found};
@@ -74,16 +72,16 @@ fn show(
     object: &mut BTreeMap<String, String>,
     failures: &mut Vec<Failure>,
 ) -> Result {
-    let (mut services, mut parameters) = names::parameters(name, there)?;
+    let mut found = names::parameters(name, there)?;
     let mut many = names::is_pattern(name);
-    if args.recursive && (services.is_empty() || parameters.is_empty()) {
-        services = names::services(name, there)?;
-        (parameters, many) = (all().collect(), true);
+    if args.recursive && found.is_empty() {
+        found = names::each(&names::services(name, there)?, |_| true);
+        many = true;
     }
-    if services.is_empty() || parameters.is_empty() {
+    if found.is_empty() {
         return Err(names::unmatched("get_param", name, there));
     }
-    for found in names::each(&services, &parameters) {
+    for found in &found {
         match shown(args, kernel, found) {
             Ok(shown) if args.json => drop(object.insert(found.shown(), shown)),
             Ok(shown) => writeln!(out, "{shown}")?,
@@ -98,7 +96,7 @@ fn show(
 }
 
 /// Returns the line or text of the parameter `found`.
-fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
+fn shown(args: &Args, kernel: &dyn Kernel, found: &Found) -> Result<String> {
     let name = found.shown();
     if args.names || args.marks {
         let mark = if args.marks { found.mark() } else { "" };

@@ -13,7 +13,7 @@ use nrs_sched::key::{Field, Key};
 use nrs_sched::policy::fairshare::entity_table::{EntitySetting, EntityTable, Weights};
 use nrs_sched::policy::fairshare::limits::Limits;
 
-use super::rule;
+use super::rule::TestedRequest;
 use crate::accounts::ENTITY;
 use crate::configuration::running;
 use crate::failure::{failure, Result};
@@ -30,11 +30,8 @@ pub enum LimitAction {
     Set(LimitSet),
     /// Shows the weights and limits of the entities of a given request.
     Test {
-        /// Name of the service.
-        service: String,
-        /// Attributes of the request: uid=1002,opcode=ost_read (default: absent).
-        #[arg(value_name = "FIELD=VALUE,...")]
-        request: String,
+        #[command(flatten)]
+        tested: TestedRequest,
         /// Prints JSON.
         #[arg(long)]
         json: bool,
@@ -179,7 +176,7 @@ pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
                     limits: limits.into(),
                 })
             })?;
-            show::list(out, args.json, &listed, ["NAME", "LIMITS"], |one| {
+            show::list(out, args.form.json, &listed, ["NAME", "LIMITS"], |one| {
                 [one.name.clone(), one.limits.clone()]
             })
         }
@@ -205,13 +202,9 @@ pub fn run(action: &LimitAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
                 out,
             )
         }
-        LimitAction::Test {
-            service,
-            request,
-            json,
-        } => {
-            let attrs = rule::attributes(kernel, request)?;
-            let found = entities(kernel, service, &attrs)?;
+        LimitAction::Test { tested, json } => {
+            let attrs = tested.attributes(kernel)?;
+            let found = entities(kernel, &tested.service, &attrs)?;
             let head = ["HEAD", "ENTITY", "WEIGHT", "LIMITS"];
             show::list(out, *json, &found, head, |one| {
                 [

@@ -4,11 +4,9 @@
 
 use std::io::Write;
 
-use nrs_sched::parameters::all;
-
 use crate::failure::{Failure, Result};
 use crate::kernel::Kernel;
-use crate::names::{self, Found};
+use crate::names;
 
 /// Arguments of `nrsctl list_param`.
 #[derive(clap::Args, Debug)]
@@ -52,21 +50,19 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 /// Lists what `name` matches; returns true if anything does.
 fn list(args: &Args, name: &str, there: &[String], out: &mut dyn Write) -> Result<bool> {
     let services = names::services(name, there)?;
-    let (holders, parameters) = names::parameters(name, there)?;
+    let found = names::parameters(name, there)?;
     let mut show = |name: &str, mark: &str| {
         let mark = if args.marks { mark } else { "" };
         writeln!(out, "{name}{mark}")
     };
-    for service in &services {
+    let any = !services.is_empty() || !found.is_empty() && !args.services;
+    for service in services {
         show(&service.shown, "/")?;
-        for parameter in all().filter(|_| args.recursive) {
-            let found = Found { service, parameter };
+        for found in names::each(&[service], |_| args.recursive) {
             show(&found.shown(), found.mark())?;
         }
     }
-    let mut any = !services.is_empty();
-    for found in names::each(&holders, &parameters).filter(|_| !args.services) {
-        any = true;
+    for found in found.iter().filter(|_| !args.services) {
         show(&found.shown(), found.mark())?;
     }
     Ok(any)

@@ -64,7 +64,7 @@ pub fn run(action: &OwnerAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Re
             })?;
             show::list(
                 out,
-                args.json,
+                args.form.json,
                 &listed,
                 ["CGROUP", "USER", "GROUP"],
                 |one| [one.path, one.user, one.group].map(str::to_owned),

@@ -14,7 +14,7 @@ use crate::configuration::running;
 use crate::failure::{failure, Failure, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::{near, or_meant};
-use crate::show;
+use crate::show::{self, OutputForm};
 use crate::stats::rules::{self, ListedRule};
 use crate::stats::{self, HIGH, REGULAR};
 
@@ -91,30 +91,17 @@ pub enum RuleAction {
     },
     /// Shows one rule.
     Show {
-        /// Name of the service.
-        service: String,
-        /// Name of the rule.
-        name: String,
-        /// Shows users and groups by number.
-        #[arg(long, short)]
-        numeric: bool,
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        rule: RuleName,
+        #[command(flatten)]
+        form: OutputForm,
     },
     /// Shows the rule that limits a given request.
     Test {
-        /// Name of the service.
-        service: String,
-        /// Attributes of the request: uid=1002,opcode=ost_read (default: absent).
-        #[arg(value_name = "FIELD=VALUE,...")]
-        request: String,
-        /// Shows users and groups by number.
-        #[arg(long, short)]
-        numeric: bool,
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        tested: TestedRequest,
+        #[command(flatten)]
+        form: OutputForm,
     },
     /// Starts a rule, before all other rules unless --rank is given.
     Start {
@@ -134,10 +121,8 @@ pub enum RuleAction {
     },
     /// Changes limits of a rule.
     Change {
-        /// Name of the service.
-        service: String,
-        /// Name of the rule.
-        name: String,
+        #[command(flatten)]
+        rule: RuleName,
         /// New limits of the rule.
         #[command(flatten)]
         limits: LimitArgs,
@@ -147,14 +132,31 @@ pub enum RuleAction {
     },
     /// Stops a rule.
     Stop {
-        /// Name of the service.
-        service: String,
-        /// Name of the rule.
-        name: String,
+        #[command(flatten)]
+        rule: RuleName,
         /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
         head: HeadArg,
     },
+}
+
+/// A rule of a service.
+#[derive(clap::Args, Debug)]
+pub struct RuleName {
+    /// Name of the service.
+    service: String,
+    /// Name of the rule.
+    name: String,
+}
+
+/// A request of a service whose treatment is to be shown.
+#[derive(clap::Args, Debug)]
+pub struct TestedRequest {
+    /// Name of the service.
+    pub service: String,
+    /// Attributes of the request: uid=1002,opcode=ost_read (default: absent).
+    #[arg(value_name = "FIELD=VALUE,...")]
+    request: String,
 }
 
 /// Runs `nrsctl rule`.
@@ -171,38 +173,33 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
         let done = kernel::set(kernel, service, "nrs_tbf_rule", &text);
         done.map_err(|failure| with_fields(kernel, service, failure))
     };
+    // The module accepts the stop of a rule that does not exist, and refuses a change on a head
+    // without the rule.
+    let on_heads = |RuleName { service, name }: &RuleName, head: HeadArg, text: String| {
+        let rules = rules::list(kernel, service)?;
+        let on = heads(&rules, name, head).ok_or_else(|| missing(service, name, &rules))?;
+        command(service, on, text)
+    };
     match action {
         RuleAction::List { listing, numeric } => {
             let mut rules = rules::list(kernel, &listing.service)?;
             rules.retain(|rule| listing.head.has(&rule.head));
-            list(kernel, rules, *numeric, listing.json, out)
+            let (numeric, json) = (*numeric, listing.json);
+            list(kernel, rules, OutputForm { numeric, json }, out)
         }
-        RuleAction::Show {
-            service,
-            name,
-            numeric,
-            json,
-        } => {
-            let rules = rules::list(kernel, service)?;
-            let found: Vec<ListedRule> = rules
-                .iter()
-                .filter(|rule| rule.name == *name)
-                .cloned()
-                .collect();
-            match found.is_empty() {
-                true => Err(missing(service, name, &rules)),
-                false => list(kernel, found, *numeric, *json, out),
+        RuleAction::Show { rule, form } => {
+            let mut rules = rules::list(kernel, &rule.service)?;
+            let none = missing(&rule.service, &rule.name, &rules);
+            rules.retain(|one| one.name == rule.name);
+            match rules.is_empty() {
+                true => Err(none),
+                false => list(kernel, rules, *form, out),
             }
         }
-        RuleAction::Test {
-            service,
-            request,
-            numeric,
-            json,
-        } => {
-            let attrs = attributes(kernel, request)?;
-            let found = matching(kernel, service, &attrs)?;
-            list(kernel, found, *numeric, *json, out)
+        RuleAction::Test { tested, form } => {
+            let attrs = tested.attributes(kernel)?;
+            let found = matching(kernel, &tested.service, &attrs)?;
+            list(kernel, found, *form, out)
         }
         RuleAction::Start {
             service,
@@ -215,31 +212,15 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
             *head,
             format!("start {name} {conditions}{}", limits.words()),
         ),
-        RuleAction::Change {
-            service,
-            name,
-            limits,
-            head,
-        } => {
-            let words = limits.words();
+        RuleAction::Change { rule, limits, head } => {
+            let (name, words) = (&rule.name, limits.words());
             if words.is_empty() {
                 return Err(failure!(Usage: "{name}: nothing to change";
                     "set --rate, --minrate, --burst, --rank, --borrow, --also or --realtime"));
             }
-            let rules = rules::list(kernel, service)?;
-            let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
-            command(service, on, format!("change {name}{words}"))
+            on_heads(rule, *head, format!("change {name}{words}"))
         }
-        RuleAction::Stop {
-            service,
-            name,
-            head,
-        } => {
-            // The module accepts the stop of a rule that does not exist.
-            let rules = rules::list(kernel, service)?;
-            let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
-            command(service, on, format!("stop {name}"))
-        }
+        RuleAction::Stop { rule, head } => on_heads(rule, *head, format!("stop {}", rule.name)),
     }
 }
 
@@ -266,8 +247,7 @@ fn with_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure 
     }
 }
 
-/// Returns the heads among `head` that have a rule `name`; `None` if no head has. The module
-/// refuses a change on a head without the rule.
+/// Returns the heads among `head` that have a rule `name`; `None` if no head has.
 fn heads(rules: &[ListedRule], name: &str, head: HeadArg) -> Option<HeadArg> {
     let on = |side: HeadArg, shown: &str| {
         head.has(shown)
@@ -283,49 +263,51 @@ fn heads(rules: &[ListedRule], name: &str, head: HeadArg) -> Option<HeadArg> {
     }
 }
 
-/// Returns the attributes of a request, from `FIELD=VALUE,…`.
-///
-/// # Errors
-///
-/// - `Usage`: the form is wrong, or the field does not exist.
-/// - `Refused`: the value is not one of the field.
-/// - `NotFound`: the user or group does not exist.
-pub fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
-    let mut attrs = Attrs {
-        opcode: Opcode::NONE,
-        ..Attrs::UNKNOWN
-    };
-    for pair in request.split(',') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let Some(field) = Field::parse(name).filter(|_| pair.contains('=')) else {
-            let fields = Field::ALL.map(Field::name).join(" ");
-            let failure = failure!(Usage: "'{pair}' is not FIELD=VALUE");
-            return Err(failure.hint(format!("fields: {fields}")));
+impl TestedRequest {
+    /// Returns the attributes of the request, from `FIELD=VALUE,…`.
+    ///
+    /// # Errors
+    ///
+    /// - `Usage`: the form is wrong, or the field does not exist.
+    /// - `Refused`: the value is not one of the field.
+    /// - `NotFound`: the user or group does not exist.
+    pub fn attributes(&self, kernel: &dyn Kernel) -> Result<Attrs> {
+        let mut attrs = Attrs {
+            opcode: Opcode::NONE,
+            ..Attrs::UNKNOWN
         };
-        // Values are parsed in the form of a condition.
-        let condition = format!("{name}={{{value}}}");
-        let condition = kernel.accounts().numbers("nrs_tbf_rule", &condition)?;
-        let value = &condition[name.len() + 2..condition.len() - 1];
-        let refused = |expected: &str| failure!(Refused: "{pair}: expected {expected}");
-        let item = ConditionValue::parse(field, 0, value, &mut |_| Ok(0));
-        match (field, item.map_err(|error| refused(error.reason))?) {
-            (Field::Uid, ConditionValue::Number(number)) => attrs.uid = Id::new(number),
-            (Field::Gid, ConditionValue::Number(number)) => attrs.gid = Id::new(number),
-            (Field::Projid, ConditionValue::Number(number)) => attrs.projid = Id::new(number),
-            (Field::Nodemap, ConditionValue::Number(number)) => attrs.nodemap = Id::new(number),
-            (_, ConditionValue::Cgroup(path)) => {
-                attrs.cgroup = CgroupPath::intern(value.as_bytes()).unwrap_or(path);
+        for pair in self.request.split(',') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let Some(field) = Field::parse(name).filter(|_| pair.contains('=')) else {
+                let fields = Field::ALL.map(Field::name).join(" ");
+                let failure = failure!(Usage: "'{pair}' is not FIELD=VALUE");
+                return Err(failure.hint(format!("fields: {fields}")));
+            };
+            // Values are parsed in the form of a condition.
+            let condition = format!("{name}={{{value}}}");
+            let condition = kernel.accounts().numbers("nrs_tbf_rule", &condition)?;
+            let value = &condition[name.len() + 2..condition.len() - 1];
+            let refused = |expected: &str| failure!(Refused: "{pair}: expected {expected}");
+            let item = ConditionValue::parse(field, 0, value, &mut |_| Ok(0));
+            match (field, item.map_err(|error| refused(error.reason))?) {
+                (Field::Uid, ConditionValue::Number(number)) => attrs.uid = Id::new(number),
+                (Field::Gid, ConditionValue::Number(number)) => attrs.gid = Id::new(number),
+                (Field::Projid, ConditionValue::Number(number)) => attrs.projid = Id::new(number),
+                (Field::Nodemap, ConditionValue::Number(number)) => attrs.nodemap = Id::new(number),
+                (_, ConditionValue::Cgroup(path)) => {
+                    attrs.cgroup = CgroupPath::intern(value.as_bytes()).unwrap_or(path);
+                }
+                (Field::Opcode, _) => attrs.opcode = Opcode::parse(value).unwrap_or(Opcode::NONE),
+                (Field::IoPriority, _) => {
+                    attrs.io_priority = IoPriority::parse(value).unwrap_or(IoPriority::NONE);
+                }
+                (_, ConditionValue::Job(job)) => attrs.jobid = job,
+                (_, ConditionValue::Nid(nid)) => attrs.nid = Some(nid),
+                _ => return Err(refused("a value, not a pattern")),
             }
-            (Field::Opcode, _) => attrs.opcode = Opcode::parse(value).unwrap_or(Opcode::NONE),
-            (Field::IoPriority, _) => {
-                attrs.io_priority = IoPriority::parse(value).unwrap_or(IoPriority::NONE);
-            }
-            (_, ConditionValue::Job(job)) => attrs.jobid = job,
-            (_, ConditionValue::Nid(nid)) => attrs.nid = Some(nid),
-            _ => return Err(refused("a value, not a pattern")),
         }
+        Ok(attrs)
     }
-    Ok(attrs)
 }
 
 /// Returns the rule of each head that limits a request with `attrs`, using the module's own rule
@@ -367,16 +349,15 @@ fn missing(service: &str, name: &str, rules: &[ListedRule]) -> Failure {
 fn list(
     kernel: &dyn Kernel,
     mut rules: Vec<ListedRule>,
-    numeric: bool,
-    json: bool,
+    form: OutputForm,
     out: &mut dyn Write,
 ) -> Result {
-    for rule in rules.iter_mut().filter(|_| !numeric && !json) {
+    for rule in rules.iter_mut().filter(|_| !form.numeric && !form.json) {
         let named = kernel.accounts().names("nrs_tbf_rule", &rule.conditions);
         rule.conditions = named.into_owned();
     }
     let head = ["HEAD", "RULE", "MATCH", "RATE", "CLASSES"];
-    show::list(out, json, &rules, head, |rule| {
+    show::list(out, form.json, &rules, head, |rule| {
         let limits = format!("{} {}", rule.rate, rule.limits);
         [
             rule.head.clone(),

@@ -4,9 +4,9 @@
 
 use std::io::Write;
 
-use crate::failure::{failure, Failure, Result};
+use crate::failure::{failure, Result};
 use crate::kernel::{self, Kernel};
-use crate::names;
+use crate::names::{self, Found};
 use crate::show::Report;
 
 /// Arguments of `nrsctl set_param`.
@@ -62,46 +62,37 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
     let mut failures = Vec::new();
     for (name, value) in pairs {
-        let done = set(
-            kernel,
-            (name, value),
-            &there,
-            quiet,
-            &mut report,
-            &mut failures,
-        );
-        failures.extend(done.err());
+        let found = match selected(name, &there) {
+            Ok(found) => found,
+            Err(failure) => {
+                failures.push(failure);
+                continue;
+            }
+        };
+        for found in found {
+            match kernel::set(kernel, &found.service.name, found.parameter.name(), value) {
+                Ok(()) if quiet => {}
+                Ok(()) => writeln!(report, "{}={value}", found.shown())?,
+                Err(failure) => failures.push(failure),
+            }
+        }
     }
     report.end(failures)
 }
 
-/// Sets the parameters that `name` matches; refusals are added to `failures`.
-fn set(
-    kernel: &dyn Kernel,
-    (name, value): (&str, &str),
-    there: &[String],
-    quiet: bool,
-    report: &mut Report<'_>,
-    failures: &mut Vec<Failure>,
-) -> Result {
-    let (services, mut parameters) = names::parameters(name, there)?;
-    if services.is_empty() || parameters.is_empty() {
+/// Returns the parameters that `name` selects; read-only ones are left out if it is a pattern.
+fn selected(name: &str, there: &[String]) -> Result<Vec<Found>> {
+    let mut found = names::parameters(name, there)?;
+    if found.is_empty() {
         return Err(names::unmatched("set_param", name, there));
     }
     if names::is_pattern(name) {
-        parameters.retain(|parameter| parameter.access.writes());
-        if parameters.is_empty() {
-            let failure = failure!(Refused:
-                "{name}: nothing was set: all matching parameters are read-only");
-            return Err(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
-        }
+        found.retain(|found| found.parameter.access.writes());
     }
-    for found in names::each(&services, &parameters) {
-        match kernel::set(kernel, &found.service.name, found.parameter.name(), value) {
-            Ok(()) if quiet => {}
-            Ok(()) => writeln!(report, "{}={value}", found.shown())?,
-            Err(failure) => failures.push(failure),
-        }
+    match found.is_empty() {
+        true => Err(failure!(Refused:
+            "{name}: nothing was set: all matching parameters are read-only";
+            "see: nrsctl list_param -F '{name}'")),
+        false => Ok(found),
     }
-    Ok(())
 }

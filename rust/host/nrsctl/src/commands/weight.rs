@@ -67,7 +67,7 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                     weight,
                 })
             })?;
-            show::list(out, args.json, &listed, ["NAME", "WEIGHT"], |one| {
+            show::list(out, args.form.json, &listed, ["NAME", "WEIGHT"], |one| {
                 [one.name.clone(), one.weight.to_string()]
             })
         }

@@ -110,7 +110,7 @@ proptest! {
             prop_assert_eq!(module.shown(), before);
             applied(&module, &to);
         }
-        module.taken.set(None);
+        module.refused.set(None);
         prop_assert_eq!(differs(&module, &to), None);
         let text = saved(&module);
         prop_assert_eq!(differs(&module, &text), None);

@@ -405,6 +405,7 @@ fn entities(text: &str, separator: &str) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::failure;
 
     fn accounts() -> Accounts {
         Accounts::of(
@@ -482,23 +483,15 @@ mod tests {
 
     #[test]
     fn names_that_do_not_exist() {
-        for (parameter, text, want) in [
-            (
-                "nrs_tbf_rule",
-                "start a gid={alice}",
-                "unknown group 'alice'",
-            ),
-            (
-                "nrs_fairshare_weights",
-                "uid:staff:2",
-                "unknown user 'staff'",
-            ),
+        let rule = ("nrs_tbf_rule", "start a gid={alice}");
+        let weight = ("nrs_fairshare_weights", "uid:staff:2");
+        for ((parameter, text), want) in [
+            (rule, "unknown group 'alice'"),
+            (weight, "unknown user 'staff'"),
         ] {
             let failure = accounts().numbers(parameter, text).unwrap_err();
-            assert_eq!(
-                (failure.kind, &*failure.message),
-                (FailureKind::NotFound, want)
-            );
+            let found = (failure.kind, &*failure.message);
+            assert_eq!(found, (FailureKind::NotFound, want));
         }
     }
 
@@ -526,16 +519,13 @@ mod tests {
         accounts.origin = Origin::Getent(script);
         let named = accounts.names("nrs_fairshare_weights", "uid:0:2,uid:73:2");
         assert_eq!(named, "uid:root:2,uid:73:2");
-        let failure = accounts.numbers("nrs_fairshare_weights", "uid:zoe:2");
-        let want = "user 'zoe': getent timed out";
-        let failure = failure.unwrap_err();
-        assert_eq!((failure.kind, &*failure.message), (FailureKind::Busy, want));
+        let late = failure!(Busy: "user 'zoe': getent timed out"; "see: getent passwd");
+        let found = accounts.numbers("nrs_fairshare_weights", "uid:zoe:2");
+        assert_eq!(found, Err(late));
         // A program that would answer is not run either.
         accounts.origin = Origin::Getent(&["echo", "c:x:74"]);
-        assert_eq!(
-            accounts.names("nrs_fairshare_weights", "uid:74:2"),
-            "uid:74:2"
-        );
+        let named = accounts.names("nrs_fairshare_weights", "uid:74:2");
+        assert_eq!(named, "uid:74:2");
     }
 
     /// Reads the files of another system, and the databases of this system, which have root.

@@ -161,7 +161,6 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::failure::FailureKind;
     use crate::recording::Header;
     use crate::stats::Snapshot;
     use crate::top::samples;
@@ -232,35 +231,18 @@ mod tests {
     fn failures() {
         let mut two = both();
         two[0].service = "b".into();
-        let none = "file.jsonl: no data: no entity";
-        for (snapshots, words, kind, want) in [
-            (
-                vec![],
-                "",
-                FailureKind::NotFound,
-                "file.jsonl: no snapshots".into(),
-            ),
-            (
-                both(),
-                " --service x",
-                FailureKind::NotFound,
-                "file.jsonl: no service 'x'".into(),
-            ),
-            (
-                both(),
-                " --entity gid:*",
-                FailureKind::NotFound,
-                format!("{none} 'gid:*' has a share"),
-            ),
-            (
-                two,
-                "",
-                FailureKind::Usage,
-                "file.jsonl has 2 services".into(),
-            ),
+        let none = failure!(NotFound: "file.jsonl: no service 'x'"; "services: ost_io");
+        let no_data = failure!(NotFound: "file.jsonl: no data: no entity 'gid:*' has a share";
+            "two snapshots of a policy with entities are required");
+        let several = failure!(Usage: "file.jsonl has 2 services";
+            "set --service to one of: b ost_io");
+        for (snapshots, words, want) in [
+            (vec![], "", failure!(NotFound: "file.jsonl: no snapshots")),
+            (both(), " --service x", none),
+            (both(), " --entity gid:*", no_data),
+            (two, "", several),
         ] {
-            let failure = drawn(snapshots, words).unwrap_err();
-            assert_eq!((failure.kind, failure.message), (kind, want));
+            assert_eq!(drawn(snapshots, words), Err(want));
         }
         assert!(PlotTest::try_parse_from(["plot", "f", "--entity", "["]).is_err());
     }

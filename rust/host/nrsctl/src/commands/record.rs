@@ -337,11 +337,8 @@ mod tests {
     fn services_may_go() {
         let mut file = Vec::new();
         // One of all services is removed: the other services are still recorded.
-        let left = recorded(
-            &["--count", "3"],
-            &mut Leaving(1, FailureKind::NotFound),
-            &mut file,
-        );
+        let mut source = Leaving(1, FailureKind::NotFound);
+        let left = recorded(&["--count", "3"], &mut source, &mut file);
         assert_eq!(left, Ok(4));
         // A named service is removed, or the module is unloaded.
         for (words, kind) in [
@@ -353,9 +350,8 @@ mod tests {
             let failure = recorded(words, &mut Leaving(2, kind), &mut file).unwrap_err();
             assert_eq!(failure.kind, kind);
             let lines = recording::read(&file, "f").unwrap().snapshots.len();
-            assert!(failure
-                .message
-                .ends_with(&format!("({lines} snapshots are in f)")));
+            let end = format!("({lines} snapshots are in f)");
+            assert!(failure.message.ends_with(&end), "{failure}");
         }
     }
 
@@ -400,11 +396,8 @@ mod tests {
         let path = directory.path().join("none");
         let mut line = args(&["ost"]);
         line.out = Some(path.clone());
-        let failure = run(&line, &kernel, &mut Vec::new()).unwrap_err();
-        assert_eq!(
-            failure.to_string(),
-            "service 'ost' does not exist\n  did you mean: ost_io"
-        );
+        let missing = failure!(NotFound: "service 'ost' does not exist"; "did you mean: ost_io");
+        assert_eq!(run(&line, &kernel, &mut Vec::new()), Err(missing));
         assert!(!path.exists());
     }
 

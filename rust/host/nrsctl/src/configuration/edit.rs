@@ -259,6 +259,10 @@ mod tests {
             )
         }
 
+        fn fails(&self, module: &Mock, line: &str) -> FailureKind {
+            self.run(module, line).unwrap_err().kind
+        }
+
         fn text(&self, name: &str) -> String {
             fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
         }
@@ -336,7 +340,7 @@ mod tests {
             want[..want.find("\n[device.z]").unwrap()]
         );
         assert_eq!(
-            room.run(&module, "device remove z").unwrap_err().kind,
+            room.fails(&module, "device remove z"),
             FailureKind::NotFound
         );
         assert_eq!(room.text("devices.toml"), "");
@@ -349,8 +353,8 @@ mod tests {
         output_of(&module, "device add a /dev/sdb san").unwrap();
         let again = output_of(&module, "device add a /dev/sdb san").unwrap_err();
         assert_eq!(again.kind, FailureKind::Busy);
-        let other = room.run(&module, "device add a /dev/sdb other");
-        assert_eq!(other.unwrap_err().kind, FailureKind::Busy);
+        let other = room.fails(&module, "device add a /dev/sdb other");
+        assert_eq!(other, FailureKind::Busy);
         room.run(&module, "device add a /dev/sdb san").unwrap();
         assert!(room.text("devices.toml").contains("[device.a]"));
     }
@@ -386,55 +390,36 @@ mod tests {
         let wrong = "[device.a]\ndevice = 'sdb'\n";
         let (room, module) = (Room::new(&[("a.toml", wrong)]), Mock::of(&[]));
         for line in ["device add b /dev/sdb san", "device schedule sda"] {
-            assert_eq!(
-                room.run(&module, line).unwrap_err().kind,
-                FailureKind::Refused
-            );
+            assert_eq!(room.fails(&module, line), FailureKind::Refused);
         }
         assert!(module.devices().unwrap().is_empty());
         let room = Room::new(&[("a.toml", "")]);
         *module.foreign.borrow_mut() = "b";
         assert_eq!(
-            room.run(&module, "device add b /dev/sdb san")
-                .unwrap_err()
-                .kind,
+            room.fails(&module, "device add b /dev/sdb san"),
             FailureKind::Busy
         );
         assert_eq!(fs::read_dir(room.0.path()).unwrap().count(), 1);
+        let c = "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n";
         output_of(&module, "device add c /dev/sdb san").unwrap();
         *module.open.borrow_mut() = "c";
-        let room = Room::new(&[(
-            "a.toml",
-            "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n",
-        )]);
-        assert_eq!(
-            room.run(&module, "device remove c").unwrap_err().kind,
-            FailureKind::Busy
-        );
+        let room = Room::new(&[("a.toml", c)]);
+        assert_eq!(room.fails(&module, "device remove c"), FailureKind::Busy);
         assert!(room.text("a.toml").contains("device.c"));
         // A section that cannot be written leaves the file unchanged.
         let inline = "device = {}\n";
         let room = Room::new(&[("devices.toml", inline)]);
         let failure = room.run(&module, "device add e /dev/sda san").unwrap_err();
-        assert!(
-            failure
-                .message
-                .starts_with("the change was made, but not saved: "),
-            "{failure}"
-        );
+        let why = "the change was made, but not saved: ";
+        assert!(failure.message.starts_with(why), "{failure}");
         assert_eq!(room.text("devices.toml"), inline);
         // The directory does not exist; a file the file changed during the command.
         let failure = output_of(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound);
-        let room = Room::new(&[(
-            "a.toml",
-            "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n",
-        )]);
-        let kept = SaveOption {
-            save: Some(room.0.path().into()),
-        };
+        let room = Room::new(&[("a.toml", c)]);
+        let save = Some(room.0.path().into());
         let named = |name: &str| name == "c";
-        let files = kept.files(&module, Table::Device, named);
+        let files = SaveOption { save }.files(&module, Table::Device, named);
         let files = files.unwrap().unwrap();
         fs::write(room.0.path().join("a.toml"), "# another\n").unwrap();
         let device = module.devices().unwrap()[0].clone();

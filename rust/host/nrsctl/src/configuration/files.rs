@@ -160,14 +160,8 @@ mod tests {
         let path = |name: &str| room.path().join(name);
         let error = read(&[path("")]).unwrap_err();
         assert!(error.kind == FailureKind::NotFound && error.hint.unwrap().contains("nrsctl save"));
-        for name in [
-            "20-b.toml",
-            "10-a.toml",
-            ".hidden.toml",
-            "x.toml.bak",
-            "x.conf",
-            "y.toml~",
-        ] {
+        let names = "20-b.toml 10-a.toml .hidden.toml x.toml.bak x.conf y.toml~";
+        for name in names.split(' ') {
             fs::write(path(name), &name[..4]).unwrap();
         }
         fs::create_dir(path("d.toml")).unwrap();
@@ -186,10 +180,8 @@ mod tests {
             ("x.toml", "not UTF-8"),
         ] {
             let error = read(&[path(name)]).unwrap_err();
-            assert!(
-                error.message.ends_with(&format!("{name}: {why}")),
-                "{error}"
-            );
+            let why = format!("{name}: {why}");
+            assert!(error.message.ends_with(&why), "{error}");
         }
         // A link to a missing file is not left out.
         std::os::unix::fs::symlink("gone", path("link.toml")).unwrap();

@@ -38,10 +38,8 @@ mod tests {
     fn texts_of_another_version() {
         let kernel = Mock::with(&[("san", &[(CONFIG, "slots 5\nnrs_new 7\n")])]);
         let failure = read(&kernel, "san").unwrap_err();
-        assert_eq!(
-            failure.message,
-            "san: cannot parse config: line 2: no parameter of this name can be set"
-        );
+        let why = "san: cannot parse config: line 2: no parameter of this name can be set";
+        assert_eq!(failure.message, why);
         // What an older module lacks has its default.
         let kernel = Mock::with(&[("san", &[(CONFIG, "stall_ms 700\n"), ("slots", "7\n")])]);
         let state = read(&kernel, "san").unwrap();

@@ -7,6 +7,8 @@ mod devices;
 mod failures;
 mod random;
 
+use std::sync::atomic::Ordering;
+
 use clap::Parser as _;
 
 use super::carry_out;
@@ -68,6 +70,11 @@ fn passes(module: &Mock, options: &str, file: &TemporaryFile) -> String {
 /// Returns the failure of applying a text.
 fn refused(module: &Mock, text: &str) -> Failure {
     apply(module, text).1.unwrap_err()
+}
+
+fn reports(failure: &Failure, kind: FailureKind, end: &str) {
+    assert_eq!(failure.kind, kind, "{failure}");
+    ends(&failure.message, end);
 }
 
 fn has(text: &str, part: &str) {
@@ -242,19 +249,15 @@ fn partitions_are_those_of_services_made_in_configfs() {
     assert_eq!(differs(&module, "[service.b]\n"), None);
     module.add_client("b");
     let failure = refused(&module, "[service.b]\ncpts = 3\nslots = 5\n");
-    assert_eq!(
-        failure.message,
-        "b: `cpts = 3` was refused: it has clients; the service was not changed"
-    );
+    let why = "b: `cpts = 3` was refused: it has clients; the service was not changed";
+    assert_eq!(failure.message, why);
 }
 
 #[test]
 fn services_that_no_file_mentions() {
     let module = Mock::of(&["by_client"]);
-    applied(
-        &module,
-        "[service.a]\n[service.b]\nslots = 3\n[service.c]\n",
-    );
+    let services = "[service.a]\n[service.b]\nslots = 3\n[service.c]\n";
+    applied(&module, services);
     module.add_client("c");
     let text = "[service.a]\n";
     assert_eq!(differs(&module, text), None);
@@ -403,17 +406,15 @@ fn a_wrong_file_changes_nothing() {
             "nothing was changed")
     );
     assert_eq!(module.shown(), shown);
-    let check = Cli::parse_from(["nrsctl", "check", name.to_string().as_str()]);
-    let mut out = Vec::new();
-    let failure = check.command.run(&module, &mut out).unwrap_err();
-    assert_eq!(
-        (failure.kind, failure.message.as_str()),
-        (FailureKind::Refused, "the configuration has 2 errors")
-    );
-    assert_eq!(String::from_utf8(out).unwrap().lines().count(), 2);
-    let check = Cli::parse_from(["nrsctl", "check", "--json", name.to_string().as_str()]);
-    let mut out = Vec::new();
-    check.command.run(&module, &mut out).unwrap_err();
+    let checked = |form| {
+        let mut out = Vec::new();
+        let check = Cli::parse_from(["nrsctl", "check", form, &name.to_string()]);
+        let wrong = failure!(Refused: "the configuration has 2 errors");
+        assert_eq!(check.command.run(&module, &mut out), Err(wrong));
+        out
+    };
+    assert_eq!(String::from_utf8(checked("--")).unwrap().lines().count(), 2);
+    let out = checked("--json");
     let faults: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(faults[1]["line"], 5);
     assert_eq!(faults[1]["key"], "service.b.polcy");

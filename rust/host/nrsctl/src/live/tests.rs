@@ -106,6 +106,11 @@ impl Root {
         fs::write(path, text).unwrap();
     }
 
+    /// Creates a symbolic link to `target`.
+    fn link(&self, path: &str, target: impl AsRef<Path>) {
+        std::os::unix::fs::symlink(target, self.0.join(path)).unwrap();
+    }
+
     fn read(&self, path: &str) -> String {
         fs::read_to_string(self.0.join(path)).unwrap()
     }
@@ -231,11 +236,8 @@ fn parameters_by_the_node() {
     root.file("dev/nrs-control/san/cut", "");
     let cut = live.node.ask("get san cut");
     assert_eq!(cut, Err(Refused::Command(libc::EIO, None)));
-    let failure = live.get("sam", "slots").unwrap_err();
-    assert_eq!(
-        failure.to_string(),
-        "service 'sam' does not exist\n  did you mean: san"
-    );
+    let missing = failure!(NotFound: "service 'sam' does not exist"; "did you mean: san");
+    assert_eq!(live.get("sam", "slots"), Err(missing));
     let only = |how: &str| (FailureKind::Refused, format!("san.{how}"));
     let set = err(live.set("san", "health", "1"));
     assert_eq!(set, only("health: read-only parameter"));
@@ -303,11 +305,9 @@ fn reasons() {
     let root = Root::loaded();
     root.file("dev/nrs-control/refusal", &format!("{} ", libc::ENODEV));
     let failure = root.live().get("san", "nrs_qbm_status").unwrap_err();
-    let want = "san.nrs_qbm_status: qbm is not started\n  start it: nrsctl policy set san qbm";
-    assert_eq!(
-        (failure.kind, failure.to_string()),
-        (FailureKind::NotFound, want.into())
-    );
+    let want = failure!(NotFound: "san.nrs_qbm_status: qbm is not started";
+        "start it: nrsctl policy set san qbm");
+    assert_eq!(failure, want);
 }
 
 /// Covers a module that is being unloaded, whose node can no longer be opened.
@@ -317,11 +317,7 @@ fn a_module_that_goes() {
     root.dir("sys/module/nrs");
     root.file("sys/module/nrs/initstate", "going\n");
     root.file("dev/nrs-control", "");
-    let want = (
-        FailureKind::NotLoaded,
-        "the module nrs is not loaded".into(),
-    );
-    assert_eq!(err(Live::at(&root.0).get("san", "slots")), want);
+    assert_eq!(Live::at(&root.0).get("san", "slots"), Err(not_loaded()));
 }
 
 /// Covers a module without a node, a file instead of the node, and missing privileges.
@@ -489,8 +485,8 @@ fn paths_that_stay() {
     for (number, name) in [("8:16", "sdb"), ("8:17", "sdb/sdb1"), ("253:0", "dm-0")] {
         root.dir(&format!("sys/devices/{name}"));
         root.dir("sys/dev/block");
-        let link = root.0.join("sys/dev/block").join(number);
-        std::os::unix::fs::symlink(root.0.join("sys/devices").join(name), link).unwrap();
+        let target = root.0.join("sys/devices").join(name);
+        root.link(&format!("sys/dev/block/{number}"), target);
     }
     root.file("sys/devices/dm-0/dm/name", "vg-lv\n");
     let live = root.live();
@@ -505,8 +501,7 @@ fn paths_that_stay() {
         ("nvme-x-part1", "sdb1"),
         ("a", "gone"),
     ] {
-        let link = root.0.join("dev/disk/by-id").join(id);
-        std::os::unix::fs::symlink(format!("../../{name}"), link).unwrap();
+        root.link(&format!("dev/disk/by-id/{id}"), format!("../../{name}"));
     }
     for (number, want) in [
         ("8:16", "/dev/disk/by-id/wwn-0x5"),
@@ -518,14 +513,12 @@ fn paths_that_stay() {
     assert_eq!(err(live.path("9:0")).0, FailureKind::NotFound);
     // Without a name of the disk, that of its place is used.
     root.dir("dev/disk/by-path");
-    let place = root.0.join("dev/disk/by-path/pci-0");
-    std::os::unix::fs::symlink("../../sdb", place).unwrap();
+    root.link("dev/disk/by-path/pci-0", "../../sdb");
     assert_eq!(live.path("8:16").unwrap(), "/dev/disk/by-id/wwn-0x5");
     fs::remove_dir_all(root.0.join("dev/disk/by-id")).unwrap();
     assert_eq!(live.path("8:16").unwrap(), "/dev/disk/by-path/pci-0");
     root.dir("dev/disk/by-id");
-    let link = root.0.join("dev/disk/by-id/wwn-0x5");
-    std::os::unix::fs::symlink("../../sdb", link).unwrap();
+    root.link("dev/disk/by-id/wwn-0x5", "../../sdb");
     // A given path is kept if it is equally stable.
     for (given, number, want) in [
         ("/dev/sdb", "8:16", "/dev/disk/by-id/wwn-0x5"),
@@ -587,8 +580,8 @@ fn names_of_disks() {
     root.dir("dev/disk/by-id");
     root.file("dev/sda", "");
     root.file("dev/sda1", "");
-    std::os::unix::fs::symlink("../../sda", root.0.join("dev/disk/by-id/wwn-1")).unwrap();
-    std::os::unix::fs::symlink("../../sda1", root.0.join("dev/disk/by-id/wwn-1-part1")).unwrap();
+    root.link("dev/disk/by-id/wwn-1", "../../sda");
+    root.link("dev/disk/by-id/wwn-1-part1", "../../sda1");
     let live = root.live();
     for (path, want) in [
         ("sda", "sda"),
@@ -682,28 +675,18 @@ fn disks_scheduled() {
     assert_eq!(root.read("sys/block/sdb/queue/nr_requests").trim(), "1000");
     let disks = live.disks().unwrap();
     assert_eq!((&disks[0], &disks[1].service[..]), (&sda, "sdb"));
-    let failure = live.remove_device("sda").unwrap_err();
-    let hint = Some("nrsctl device unschedule sda");
-    assert_eq!(
-        (failure.kind, failure.hint.as_deref()),
-        (FailureKind::Refused, hint)
-    );
-    let failure = live.unschedule("sda", "bfq").unwrap_err();
-    assert_eq!(
-        failure.to_string(),
-        "sda: unknown I/O scheduler 'bfq'\n  available: none mq-deadline [nrs]"
-    );
+    let is_disk = failure!(Refused: "sda: is a disk, not a device-mapper device of type nrs";
+        "nrsctl device unschedule sda");
+    assert_eq!(live.remove_device("sda"), Err(is_disk));
+    let unknown = failure!(Refused: "sda: unknown I/O scheduler 'bfq'";
+        "available: none mq-deadline [nrs]");
+    assert_eq!(live.unschedule("sda", "bfq"), Err(unknown));
     live.unschedule("sda", "mq-deadline").unwrap();
     let shown = root.read("sys/block/sda/queue/scheduler");
     assert_eq!(shown, "none [mq-deadline] nrs\n");
-    let again = err(live.unschedule("sda", "none"));
-    assert_eq!(
-        again,
-        (
-            FailureKind::NotFound,
-            "sda: nrs is not the I/O scheduler of the disk".into()
-        )
-    );
+    let other = failure!(NotFound: "sda: nrs is not the I/O scheduler of the disk";
+        "see: nrsctl device list");
+    assert_eq!(live.unschedule("sda", "none"), Err(other));
     // A device without schedulers, and a device whose only scheduler is `none`.
     root.dir("sys/block/dm-0/queue");
     root.file("sys/block/zram0/queue/scheduler", "none\n");

@@ -80,22 +80,15 @@ fn sectors_of_one_device_only() {
         let checked = output_of(&module, &format!("check {name}")).map_err(|failure| failure.kind);
         assert_eq!(checked.is_ok(), ok, "{place}");
         let done = ran(&module, "--dry-run", &file).1.unwrap_err();
-        assert_eq!(
-            done.kind,
-            if ok {
-                FailureKind::Differs
-            } else {
-                FailureKind::Refused
-            }
-        );
+        let kinds = [FailureKind::Refused, FailureKind::Differs];
+        assert_eq!(done.kind, kinds[usize::from(ok)]);
         let fault = format!("device.z: overlaps device.files in {name}:1:9");
         assert_eq!(done.message.ends_with(&fault), !ok, "{done}");
     }
     // Different names are compared once both devices are located, running or not.
     let failure = refused(&module, &with("8:16", ""));
     let why = "device.z: device files overlaps these sectors of 8:16";
-    ends(&failure.message, why);
-    assert_eq!(failure.kind, FailureKind::Refused);
+    reports(&failure, FailureKind::Refused, why);
     let names = |module: &Mock| {
         let devices = module.devices().unwrap().into_iter();
         devices.map(|device| device.name).collect::<Vec<_>>()
@@ -143,9 +136,8 @@ fn save_omits_sections_of_other_files() {
     device.options.insert("size".into(), "4".into());
     module.change_device(&device).unwrap();
     let failure = output_of(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Refused);
     let why = "devices.toml:1:9: the section of a differs from the running state";
-    ends(&failure.message, why);
+    reports(&failure, FailureKind::Refused, why);
     let kept = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
     assert_eq!(kept, text);
 }
@@ -163,12 +155,9 @@ fn saved_beside_other_files() {
     std::fs::remove_file(path("nrs.toml")).unwrap();
     std::fs::write(path("devices.toml"), "").unwrap();
     let failure = save("nrs.toml").unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Refused);
-    let why = format!(
-        "service.a: already defined in {}:1:10",
-        path("10-a.toml").display()
-    );
-    ends(&failure.message, &why);
+    let other = path("10-a.toml").display().to_string();
+    let why = format!("service.a: already defined in {other}:1:10");
+    reports(&failure, FailureKind::Refused, &why);
     assert!(!path("nrs.toml").exists());
     for name in ["10-a.toml", "nrs.txt", ".nrs.toml"] {
         save(name).unwrap();
@@ -197,9 +186,8 @@ fn devices_in_use() {
             let failure = ran(&module, options, &TemporaryFile::new(&text))
                 .1
                 .unwrap_err();
-            assert_eq!(failure.kind, FailureKind::Busy);
             let why = "device.files: the device is in use and can only grow";
-            ends(&failure.message, why);
+            reports(&failure, FailureKind::Busy, why);
         }
         assert_eq!(module.devices(), before);
     }
@@ -272,20 +260,15 @@ fn devices_that_are_late() {
     let text = format!("[device.a]\ndevice = '/dev/sdx'\nservice = 'x'\n{FILES}");
     let (out, done) = apply(&module, &text);
     let failure = done.unwrap_err();
-    assert_eq!(failure.kind, FailureKind::NotFound);
     let why = ":1:9: device.a: /dev/sdx: no such device";
-    ends(&failure.message, why);
+    reports(&failure, FailureKind::NotFound, why);
     assert!(out.ends_with("files: created on /dev/sdb\n"), "{out}");
     // After an interruption, missing devices are not waited for.
     let module = Mock::of(&[]);
-    module
-        .told
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+    module.told.store(true, Ordering::Relaxed);
     let (_, done) = ran(&module, "--wait 60", &TemporaryFile::new(&text));
-    assert_eq!(
-        done.unwrap_err().message,
-        "interrupted; not changed: files, a"
-    );
+    let why = "interrupted; not changed: files, a";
+    assert_eq!(done.unwrap_err().message, why);
     assert!(module.devices().unwrap().is_empty());
 }
 

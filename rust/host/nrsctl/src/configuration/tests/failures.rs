@@ -22,14 +22,8 @@ fn a_refused_change_leaves_all_as_it_was() {
         module.refuse(taken, 1, FailureKind::Refused);
         let text = ALL.replace("cpts = 1\n", &format!("cpts = {cpts}\n"));
         let (out, done) = apply(&module, &(text + "[service.b]\nslots = 7\n"));
-        let failure = done.unwrap_err();
-        assert_eq!(
-            (failure.kind, failure.message),
-            (
-                FailureKind::Refused,
-                format!("a: {what} was refused: no; the service was not changed")
-            )
-        );
+        let unchanged = failure!(Refused: "a: {what} was refused: no; the service was not changed");
+        assert_eq!(done, Err(unchanged));
         // The other service is changed all the same.
         ends(&out, "b: changed\n");
         module.set("b", "slots", "4").unwrap();
@@ -80,15 +74,11 @@ fn failed_rollbacks_are_reported() {
     applied(&module, "[service.a]\ncpts = 2\n");
     module.refuse(1, 2, FailureKind::Refused);
     let failure = refused(&module, "[service.a]\ncpts = 1\n");
-    assert_eq!(
-        failure.message,
+    let both = failure!(Refused:
         "a: the configuration was refused: no; restoring the previous state failed: no; the \
-         service is partly changed"
-    );
-    assert_eq!(
-        failure.hint.as_deref(),
-        Some("see the running state: nrsctl save --service a")
-    );
+         service is partly changed";
+        "see the running state: nrsctl save --service a");
+    assert_eq!(failure, both);
 }
 
 #[test]
@@ -140,9 +130,7 @@ fn interruptions() {
     let module = Mock::of(&["a", "b"]);
     let shown = module.shown();
     module.tell.set(0);
-    module
-        .told
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+    module.told.store(true, Ordering::Relaxed);
     let text = format!("[module]\ndefault_slots = 9\n{text}");
     let failure = refused(&module, &text);
     assert_eq!(
@@ -163,10 +151,8 @@ fn waiting_is_interrupted() {
     module.refuse(0, 4, FailureKind::Busy);
     module.tell.set(3);
     let failure = ran(&module, "--wait 600", &file).1.unwrap_err();
-    assert_eq!(
-        failure.message,
-        "a: interrupted; the service was not changed"
-    );
+    let why = "a: interrupted; the service was not changed";
+    assert_eq!(failure.message, why);
     assert_eq!(module.shown(), shown);
 }
 
@@ -176,15 +162,10 @@ fn parameters_of_the_module_are_put_back() {
     let module = Mock::of(&["a"]);
     *module.stubborn.borrow_mut() = "user_requests_max";
     let (out, done) = apply(&module, text);
-    let failure = done.unwrap_err();
-    assert_eq!(
-        (failure.kind, failure.message.as_str()),
-        (
-            FailureKind::Refused,
-            "module parameter user_requests_max = 100 was not set: no; default_slots was restored \
-             to auto"
-        )
-    );
+    let restored = failure!(Refused:
+        "module parameter user_requests_max = 100 was not set: no; default_slots was restored \
+         to auto");
+    assert_eq!(done, Err(restored));
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
     // The change of the service is complete.
     ends(&out, "a: changed\n");

@@ -30,14 +30,6 @@ macro_rules! numbers {
                 labels: &[$((stringify!($label), $value))?],
                 help: $help,
             },)+];
-
-            /// Returns the number of the row `name`.
-            pub fn get(&self, name: &str) -> Option<u64> {
-                match name {
-                    $(stringify!($field) => Some(self.$field),)+
-                    _ => None,
-                }
-            }
         }
     };
 }

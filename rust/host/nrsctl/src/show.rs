@@ -2,6 +2,7 @@
 
 //! Output of results as plain tables and JSON.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
@@ -31,26 +32,12 @@ pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result {
     Ok(writeln!(out, "{text}")?)
 }
 
-/// Formats `time` in UTC according to RFC 3339, in whole seconds.
+/// Formats `time` in UTC according to RFC 3339, in whole seconds; empty after the year 9999.
 pub fn time(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = since.unwrap_or_default().as_secs();
-    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
-    // Days since 1 March 0000; in years that start in March, leap days are the last days.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = era * 400 + year + carry;
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let mut text = String::new();
+    let time = humantime::format_rfc3339_seconds(time.max(SystemTime::UNIX_EPOCH));
+    let _ = fmt::Write::write_fmt(&mut text, format_args!("{time}"));
+    text
 }
 
 /// Writes `all` as JSON, or as a table with the header `head` and one row each. Columns of numbers
@@ -169,15 +156,10 @@ mod tests {
 
     #[test]
     fn times() {
-        for (seconds, want) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-            assert_eq!(time(at), want);
-        }
+        let time = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(time(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(time(253_402_300_800), "");
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(5);
+        assert_eq!(super::time(before), "1970-01-01T00:00:00Z");
     }
 }

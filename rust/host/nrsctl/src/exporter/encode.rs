@@ -75,18 +75,6 @@ impl Number {
     }
 }
 
-/// Conversions: integers and `bool` to [`Number::Whole`], `f64` to [`Number::Real`].
-macro_rules! numbers {
-    ($($type:ty: $variant:ident),*) => {
-        $(impl From<$type> for Number {
-            fn from(value: $type) -> Self {
-                Self::$variant(value.into())
-            }
-        })*
-    };
-}
-numbers! { u64: Whole, bool: Whole, f64: Real }
-
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

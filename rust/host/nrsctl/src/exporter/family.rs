@@ -171,11 +171,13 @@ impl Subject {
     /// bytes.
     fn number(&self, row: &FamilyRow) -> Option<Number> {
         Some(match self.get(&row.path)? {
-            Value::Object(_) => true.into(),
-            Value::Bool(truth) => (*truth).into(),
+            Value::Object(_) => Number::Whole(1),
+            Value::Bool(truth) => Number::Whole((*truth).into()),
             Value::Number(number) => match (number.as_u64(), row.stat.unit) {
-                (None, _) => number.as_f64()?.into(),
-                (Some(cost), StatUnit::Cost) => in_bytes(self.get("unit")?.as_str()?, cost)?.into(),
+                (None, _) => Number::Real(number.as_f64()?),
+                (Some(cost), StatUnit::Cost) => {
+                    Number::Whole(in_bytes(self.get("unit")?.as_str()?, cost)?)
+                }
                 (Some(number), unit) => Number::of(unit, number),
             },
             _ => return None,

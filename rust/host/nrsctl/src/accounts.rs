@@ -414,6 +414,21 @@ mod tests {
         )
     }
 
+    /// Entities: policy, name with numbers, and name with names.
+    const ENTITIES: &str = "
+fairshare | gid:3001/uid:2001 | gid:staff/uid:alice
+fairshare | uid:2001/cgroup:/uid:2001 | uid:alice/cgroup:/uid:2001
+fairshare | cgroup:/a/uid:2001/b | cgroup:/a/uid:2001/b
+fairshare | cgroup:/a uid:2001 | cgroup:/a uid:2001
+fairshare | jobid:a uid:2001 | jobid:a uid:2001
+fairshare | jobid:a/uid:2001 | jobid:a/uid:2001
+tbf | uid:2001 gid:9 | uid:alice gid:9
+tbf | cgroup:/uid:2001/x uid:2001 | cgroup:/uid:2001/x uid:alice
+tbf | jobid:dd.2001 | jobid:dd.2001
+qbm | uid:2001 | uid:alice
+qbm | uid:absent | uid:absent
+";
+
     #[test]
     fn names_and_numbers() {
         let accounts = accounts();
@@ -454,27 +469,10 @@ mod tests {
             let back = accounts.names(parameter, &translated);
             assert_eq!(back, names);
         }
-        for (policy, name, want) in [
-            ("fairshare", "gid:3001/uid:2001", "gid:staff/uid:alice"),
-            (
-                "fairshare",
-                "uid:2001/cgroup:/uid:2001",
-                "uid:alice/cgroup:/uid:2001",
-            ),
-            ("fairshare", "cgroup:/a/uid:2001/b", "cgroup:/a/uid:2001/b"),
-            ("fairshare", "cgroup:/a uid:2001", "cgroup:/a uid:2001"),
-            ("fairshare", "jobid:a uid:2001", "jobid:a uid:2001"),
-            ("fairshare", "jobid:a/uid:2001", "jobid:a/uid:2001"),
-            ("tbf", "uid:2001 gid:9", "uid:alice gid:9"),
-            (
-                "tbf",
-                "cgroup:/uid:2001/x uid:2001",
-                "cgroup:/uid:2001/x uid:alice",
-            ),
-            ("qbm", "uid:2001", "uid:alice"),
-            ("qbm", "uid:absent", "uid:absent"),
-            ("tbf", "jobid:dd.2001", "jobid:dd.2001"),
-        ] {
+        for line in ENTITIES.trim().lines() {
+            let [policy, name, want] = line.split(" | ").collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
             let mut entity = Entity::new(policy, name.into());
             accounts.name([&mut entity].into_iter());
             assert_eq!(entity.name, want);

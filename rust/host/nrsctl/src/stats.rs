@@ -238,7 +238,7 @@ pub static POLICIES: [(&str, &[Stat]); 3] = [
 ];
 
 /// Keys of all counters of entities, without duplicates.
-pub static KEYS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+pub static KEYS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
     let rows = POLICIES.iter().flat_map(|(_, rows)| *rows);
     rows.map(Stat::key).collect()
 });
@@ -260,7 +260,7 @@ fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Counters, 
 }
 
 /// Returns the counter `name` of `counters`; 0 if it does not exist.
-pub fn number(counters: &Counters, name: &str) -> u64 {
+fn number(counters: &Counters, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
 }
 

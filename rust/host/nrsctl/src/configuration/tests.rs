@@ -334,10 +334,8 @@ fn disks_of_the_files() {
     // Only the disks of one service are scheduled.
     let file = TemporaryFile::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");
     let out = passes(&module, "--service y", &file);
-    assert!(
-        out.ends_with("sdb: scheduled by y\n") && !out.contains("sda"),
-        "{out}"
-    );
+    ends(&out, "sdb: scheduled by y\n");
+    assert!(!out.contains("sda"), "{out}");
     // The disk appears late, as at boot.
     let module = Mock::of(&[]);
     let file = TemporaryFile::new("[disk.sda]\nservice = 'x'\n");

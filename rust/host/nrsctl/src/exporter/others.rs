@@ -9,30 +9,31 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::hash_map::{Entry, HashMap};
+use std::iter;
 
-use crate::stats::{merge, number, Counters, Entity, Snapshot, KEYS};
+use crate::stats::{merge, Entity, Snapshot, KEYS};
 
 /// Name of the sum of all entities that are not shown.
 pub const OTHERS: &str = "others";
 
-/// Returns the counters of an entity; the cost is in bytes.
-fn counts(entity: &Entity) -> Counters {
-    let number = |key: &&'static str| match *key {
+/// Counters of an entity in the order of [`KEYS`]; the cost is in bytes.
+type Counts = Vec<u64>;
+
+fn counts(entity: &Entity) -> Counts {
+    let number = |key: &&str| match *key {
         "cost" => entity.bytes().unwrap_or(0),
         key => entity.counter(key),
     };
-    KEYS.iter()
-        .map(|key| ((*key).into(), number(key)))
-        .collect()
+    KEYS.iter().map(number).collect()
 }
 
 /// Counts of the entities of a policy on a head; names include the rule or group.
 #[derive(Debug, Default)]
 struct HeadCounts {
     /// Last counts by entity.
-    seen: HashMap<String, Counters>,
+    seen: HashMap<String, Counts>,
     /// Sum of the counts of the others.
-    sum: Counters,
+    sum: Counts,
     /// Page on which the entry was last used.
     round: u64,
 }
@@ -68,7 +69,7 @@ impl Memory {
         key: [String; 3],
         shown: &[Cow<'_, Entity>],
         others: &[Cow<'_, Entity>],
-    ) -> Counters {
+    ) -> Counts {
         let round = self.round;
         let past = self.past.entry(key).or_default();
         past.round = round;
@@ -76,16 +77,19 @@ impl Memory {
         for (entity, other) in (shown.iter().map(|entity| (entity, false)))
             .chain(others.iter().map(|entity| (entity, true)))
         {
-            let (name, now) = (identity(entity), counts(entity));
-            let before = past.seen.get(&name);
-            for (key, now) in now.iter().filter(|_| other) {
-                let before = before.map_or(0, |before| number(before, key));
-                // A lower count: the entity was evicted and created again, or the statistics were
-                // reset. Each counter is compared separately, because bytes restart at 0 when the
-                // unit of costs changes.
-                let more = now.checked_sub(before).unwrap_or(*now);
-                let sum = past.sum.entry(key.clone()).or_insert(0);
-                *sum = sum.saturating_add(more);
+            let now = counts(entity);
+            let name = identity(entity);
+            if other {
+                let before = past.seen.get(&name).map_or(&[][..], Vec::as_slice);
+                let before = before.iter().chain(iter::repeat(&0));
+                past.sum.resize(now.len(), 0);
+                for ((sum, now), before) in past.sum.iter_mut().zip(&now).zip(before) {
+                    // A lower count: the entity was evicted and created again, or the statistics
+                    // were reset. Each counter is compared separately, because bytes restart at 0
+                    // when the unit of costs changes.
+                    let more = now.checked_sub(*before).unwrap_or(*now);
+                    *sum = sum.saturating_add(more);
+                }
             }
             seen.insert(name, now);
         }
@@ -212,7 +216,8 @@ pub fn choose<'a>(
         }
         let rest = crowd.split_off(top.min(crowd.len()));
         if let Some(memory) = memory.as_deref_mut() {
-            sum.counters = memory.count(key, &crowd, &rest);
+            let counts = memory.count(key, &crowd, &rest);
+            sum.counters = KEYS.iter().map(|key| (*key).into()).zip(counts).collect();
         }
         shown.entities.append(&mut crowd);
         if !rest.is_empty() {

@@ -34,10 +34,8 @@ fn devices_of_the_files() {
     assert_eq!(fresh.devices(), module.devices());
     // Missing keys have their defaults.
     let out = applied(&module, FILES);
-    assert!(
-        out.contains("\n-size = 4\n") && out.ends_with("files: changed\n"),
-        "{out}"
-    );
+    has(&out, "\n-size = 4\n");
+    ends(&out, "files: changed\n");
     assert_eq!(differs(&module, FILES), None);
     // A device without a section is left unchanged; `--service` selects the devices of one service.
     assert_eq!(
@@ -48,15 +46,11 @@ fn devices_of_the_files() {
         "{FILES}[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n"
     ));
     let out = passes(&module, "--service y", &file);
-    assert!(
-        out.ends_with("b: created on /dev/sda\n") && !out.contains("files"),
-        "{out}"
-    );
+    ends(&out, "b: created on /dev/sda\n");
+    assert!(!out.contains("files"), "{out}");
     let one = output_of(&module, "save --service y").unwrap();
-    assert!(
-        one.contains("[device.b]") && !one.contains("files"),
-        "{one}"
-    );
+    has(&one, "[device.b]");
+    assert!(!one.contains("files"), "{one}");
 }
 
 /// Refuses devices that overlap.
@@ -121,16 +115,12 @@ fn save_omits_sections_of_other_files() {
     output_of(&module, "device add b /dev/sdb x").unwrap();
     output_of(&module, &format!("save {directory}/nrs.toml")).unwrap();
     let text = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
-    assert!(
-        text.contains("[device.b]") && !text.contains("[device.a]"),
-        "{text}"
-    );
+    has(&text, "[device.b]");
+    assert!(!text.contains("[device.a]"), "{text}");
     output_of(&module, &format!("check {directory}")).unwrap();
     let all = output_of(&module, "save").unwrap();
-    assert!(
-        all.contains("[device.a]") && all.contains("[device.b]"),
-        "{all}"
-    );
+    has(&all, "[device.a]");
+    has(&all, "[device.b]");
     // A section that differs from the running device would be lost.
     let mut device = module.devices().unwrap()[0].clone();
     device.options.insert("size".into(), "4".into());

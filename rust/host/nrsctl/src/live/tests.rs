@@ -350,7 +350,9 @@ fn services_made_and_removed() {
     root.file("sys/kernel/config/nrs/new/cpts", "1\n");
     live.set_cpts("new", 2).unwrap();
     assert_eq!(live.cpts("new"), Ok(2));
-    assert_eq!(err(live.make("new")).0, FailureKind::Refused);
+    let exists = failure!(Refused: "new: a service with this name exists";
+        "see: nrsctl service list");
+    assert_eq!(live.make("new"), Err(exists));
     assert_eq!(err(live.remove("new")).0, FailureKind::Busy);
     fs::remove_file(root.0.join("sys/kernel/config/nrs/new/cpts")).unwrap();
     live.remove("new").unwrap();

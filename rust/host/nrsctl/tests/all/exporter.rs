@@ -147,6 +147,17 @@ fn values() {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
     assert!(!page.contains("nrs_agent_peer_age_seconds{service=\"svc\",peer=\"oss4\"}"));
+    let groups = &texts::snapshot("qbm").groups;
+    let classes = groups[0]
+        .counters
+        .keys()
+        .filter_map(|key| key.strip_prefix("reserve_"));
+    for class in classes {
+        assert!(
+            page.contains(&format!(",group=\"all\",class=\"{class}\"}}")),
+            "{class}"
+        );
+    }
 }
 
 #[test]

@@ -54,7 +54,10 @@ fn add_rows(
         let exported = |stat: &&Stat| stat.kind == stat_kind && !stat.metric.is_empty();
         for stat in stats.iter().filter(exported) {
             let name = stat.metric.replace('*', subject);
-            let path = format!("{path}{}", stat.key());
+            let keys = [path, stat.key()]
+                .into_iter()
+                .flat_map(|keys| keys.split('/'));
+            let path = keys.filter(|key| !key.is_empty()).collect();
             let row = FamilyRow { stat, path, policy };
             match all.iter_mut().find(|family| family.name == name) {
                 Some(family) => family.rows.push(row),

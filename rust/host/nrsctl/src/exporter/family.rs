@@ -140,10 +140,10 @@ impl Family {
 
 /// A row of statistics in a family.
 pub struct FamilyRow {
-    /// Row of statistics. A label whose value begins with `/` has the text at this path.
+    /// Row of statistics. A label whose value begins with `/` has the text at this key.
     pub stat: &'static Stat,
-    /// Path of the number in the subject.
-    pub path: String,
+    /// Path of the number in the subject: its keys; empty for a whole subject.
+    pub path: Vec<&'static str>,
     /// Policy of the subjects that have the row; empty if all have it.
     pub policy: &'static str,
 }
@@ -161,10 +161,9 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Returns what is at `path`, its keys separated by `/`; all data for an empty path.
-    fn get(&self, path: &str) -> Option<&Value> {
-        let mut keys = path.split('/').filter(|key| !key.is_empty());
-        keys.try_fold(&self.data, |data, key| data.get(key))
+    /// Returns the data at the path `keys`.
+    fn get(&self, keys: &[&str]) -> Option<&Value> {
+        keys.iter().try_fold(&self.data, |data, key| data.get(key))
     }
 
     /// Returns the number of a row: 1 or 0 for true and false, 1 for a whole subject; costs become
@@ -176,7 +175,7 @@ impl Subject {
             Value::Number(number) => match (number.as_u64(), row.stat.unit) {
                 (None, _) => Number::Real(number.as_f64()?),
                 (Some(cost), StatUnit::Cost) => {
-                    Number::Whole(in_bytes(self.get("unit")?.as_str()?, cost)?)
+                    Number::Whole(in_bytes(self.get(&["unit"])?.as_str()?, cost)?)
                 }
                 (Some(number), unit) => Number::of(unit, number),
             },
@@ -188,7 +187,7 @@ impl Subject {
     fn all_labels(&self, more: &[(&str, &str)]) -> Cow<'_, str> {
         let mut labels = Cow::Borrowed(&*self.labels);
         for (name, value) in more {
-            let value = match value.strip_prefix('/').map(|path| self.get(path)) {
+            let value = match value.strip_prefix('/').map(|key| self.get(&[key])) {
                 None => value,
                 Some(Some(Value::Bool(true))) => "yes",
                 Some(Some(Value::Bool(false))) => "no",

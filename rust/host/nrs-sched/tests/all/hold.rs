@@ -529,6 +529,8 @@ fn a_latency_is_aimed_for() {
             assert!(counts.held_ns < held, "{aim} ms: {counts:?}");
             held = counts.held_ns;
             assert_eq!(counts.latency_given_up, 0, "{aim} ms");
+            // An aim that is met anyway costs nothing.
+            assert!(aim < 50.0 || counts.held_permille == 0, "{counts:?}");
         }
     }
 }
@@ -549,6 +551,13 @@ fn a_latency_out_of_reach_is_given_up() {
     // Slots are spread as without.
     assert!(counts.latency_slots == 1 && counts.held_permille <= 20);
     assert!(total(&all) > 0.97 * before);
+    // A client with two requests at a time has no such latency.
+    let pair = Client {
+        depth: 2,
+        ..Client::small(2)
+    };
+    let (_, counts) = aiming(4).go_and_count(&beside(6, &[pair]));
+    assert_eq!((counts.latency_within, counts.latency_beyond), (0, 0));
     // With several such clients and little credit, nothing is lost beyond it.
     let many: Vec<Client> = (2..8).map(|uid| Client::small(uid).bluffing(12)).collect();
     for permille in [10, 100] {

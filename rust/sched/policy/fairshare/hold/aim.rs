@@ -212,9 +212,19 @@ mod tests {
         assert_eq!(latency_aim.given_up_until, 0);
     }
 
-    /// Verifies that the slots that are kept free are the guard in the mean.
+    /// Verifies that the slots that are kept free are the guard in the mean, and all from the last
+    /// one on.
     #[test]
     fn parts_of_slots_add_up() {
+        let mut latency_aim = LatencyAim::new(1);
+        for (guard, is_all) in [(SLOTS * SLOT, true), (7 * SLOT + 1, true), (7 * SLOT, false)] {
+            latency_aim.guard = guard;
+            let slots = latency_aim.next_slots(SLOTS);
+            assert_eq!(slots, if is_all { u32::MAX } else { 7 }, "{guard}");
+        }
+        // One slot is not all.
+        latency_aim.guard = SLOT;
+        assert_eq!(latency_aim.next_slots(1), 1);
         for guard in [0, SLOT / 3, SLOT, 7 * SLOT / 2, 4000 * SLOT + 1] {
             let mut latency_aim = LatencyAim::new(1);
             latency_aim.guard = guard;

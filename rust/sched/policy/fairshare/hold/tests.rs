@@ -163,6 +163,20 @@ fn only_an_arrival_returns_the_rest() {
     assert_eq!(holds.slots(), hold_of(1));
 }
 
+/// Verifies that a pause that holds leave no credit for costs nothing.
+#[test]
+fn a_pause_without_credit_is_free() {
+    let mut holds = holds(20, 2000, HoldSlots::One, 1);
+    let start = NSEC_PER_SEC;
+    let most = Payment::of(1, 1, start, start + AHEAD * 12 / 1000);
+    assert!(holds.credit.buy(most, 0).is_some());
+    let left = |credit: &Credit| credit.level.at_least(credit.floor(instant(start))).0;
+    let before = left(&holds.spread_credit);
+    let pause = Payment::of(1, 8, start, start + NSEC_PER_MSEC);
+    assert_eq!(holds.buy_pause(pause), None);
+    assert_eq!(left(&holds.spread_credit), before);
+}
+
 /// Returns true if the next request is expected after `pauses`, ns.
 fn is_expected(pauses: impl IntoIterator<Item = u64>) -> bool {
     let (mut leaf, mut now) = (Pauses::default(), NSEC_PER_SEC);

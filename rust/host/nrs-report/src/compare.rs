@@ -40,7 +40,7 @@ use crate::{page, Result};
 const BUSY: f64 = 95.0;
 
 /// Lines of the pictures of latency and throughput, and the peers on each.
-const LINES: [(&str, &[&str]); 8] = [
+const LINES: [(&str, &[&str]); 9] = [
     (
         "nrs by slots",
         &["nrs-1", "nrs-2", "nrs-4", "nrs-8", "nrs-16"],
@@ -48,6 +48,10 @@ const LINES: [(&str, &[&str]); 8] = [
     (
         "nrs, all slots held",
         &["nrs-all-2", "nrs-all-3", "nrs-all-4", "nrs-all"],
+    ),
+    (
+        "nrs by latency to aim for",
+        &["nrs-latency", "nrs-latency-125", "nrs-latency-150", "nrs"],
     ),
     ("BFQ", &["bfq", "bfq-idle0"]),
     ("none", &["none"]),

@@ -11,10 +11,11 @@ use crate::{fio::text, Result};
 
 /// Peers in the order of the page.
 #[rustfmt::skip]
-pub const PEERS: [&str; 22] = [
+pub const PEERS: [&str; 25] = [
     "none", "mq-deadline", "kyber", "bfq", "bfq-idle0", "io.max", "io.cost", "dm-tbf",
-    "dm-fairshare", "dm-qbm", "nrs", "nrs-nohold", "nrs-all", "nrs-all-2", "nrs-all-3", "nrs-all-4",
-    "nrs-1", "nrs-2", "nrs-4", "nrs-8", "nrs-16", "nrs-auto",
+    "dm-fairshare", "dm-qbm", "nrs", "nrs-nohold", "nrs-latency", "nrs-latency-125",
+    "nrs-latency-150", "nrs-all", "nrs-all-2", "nrs-all-3", "nrs-all-4", "nrs-1", "nrs-2", "nrs-4",
+    "nrs-8", "nrs-16", "nrs-auto",
 ];
 
 /// Devices in the order of the page.

@@ -46,7 +46,7 @@ impl Agent {
         let mut state = self.state.lock();
         if let Some(state) = f(&mut state).filter(|_| trace::Factors::is_on()) {
             let event = trace::Factors {
-                service: self.label.to_str().unwrap_or(""),
+                service: trace::text(Some(&self.label.to_str().unwrap_or(""))),
                 instance: state.instance,
                 factors: state.count as u64,
                 lease_ms: state.lease_ms.into(),

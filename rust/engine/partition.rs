@@ -53,7 +53,7 @@ use crate::{
         rcu::RcuBox,
         series::{new_spinlock_irq, SpinLockIrq},
         timer::{TimerCallback, WithTimer},
-        trace::{self, EventText, RequestTrace},
+        trace::{self, RequestTrace},
     },
 };
 
@@ -276,16 +276,19 @@ impl Env<Held, Config> for KernelEnv<'_> {
         };
         if trace::Enqueue::is_on() {
             let event = trace::Enqueue {
-                head: self.event_head(priority, tag),
-                jobid: EventText::of(Some(&attrs.jobid)),
-                nid: EventText::of(attrs.nid.as_ref().map(|nid| nid as &dyn Display)),
+                service: trace::text(Some(&self.partition.target.label())),
+                policy: event_policy(tag),
+                cpt: self.partition.cpt,
+                high: trace::is_high(priority),
+                jobid: trace::text(Some(&attrs.jobid)),
+                nid: trace::text(attrs.nid.as_ref().map(|nid| nid as &dyn Display)),
                 id,
                 bytes: held.cost().bytes,
                 offset: held.byte_range().offset,
-                uid: attrs.uid,
-                gid: attrs.gid,
-                opcode: attrs.opcode,
-                queued,
+                uid: attrs.uid.get().unwrap_or(u32::MAX),
+                gid: attrs.gid.get().unwrap_or(u32::MAX),
+                opcode: attrs.opcode.number(),
+                queued: queued.into(),
             };
             event.emit();
         }
@@ -307,7 +310,10 @@ impl Env<Held, Config> for KernelEnv<'_> {
         };
         if trace::Dispatch::is_on() {
             let event = trace::Dispatch {
-                head: self.event_head(held.placement().priority, tag),
+                service: trace::text(Some(&self.partition.target.label())),
+                policy: event_policy(tag),
+                cpt: self.partition.cpt,
+                high: trace::is_high(held.placement().priority),
                 id,
                 bytes: held.cost().bytes,
                 waited_ns: if queued {
@@ -315,8 +321,8 @@ impl Env<Held, Config> for KernelEnv<'_> {
                 } else {
                     0
                 },
-                queued,
-                slot,
+                queued: queued.into(),
+                slot: slot.into(),
                 slots: self.partition.target.pool().active(),
                 limit: self.partition.target.limit(),
             };
@@ -335,7 +341,10 @@ impl Env<Held, Config> for KernelEnv<'_> {
     ) {
         if trace::Throttle::is_on() {
             let event = trace::Throttle {
-                head: self.event_head(priority, tag()),
+                service: trace::text(Some(&self.partition.target.label())),
+                policy: event_policy(tag()),
+                cpt: self.partition.cpt,
+                high: trace::is_high(priority),
                 until_ns: until,
                 delay_ns: until.saturating_sub(now),
                 queued,
@@ -345,16 +354,9 @@ impl Env<Held, Config> for KernelEnv<'_> {
     }
 }
 
-impl KernelEnv<'_> {
-    /// Returns the fields of an event that describe a head whose policy has `tag`.
-    fn event_head(&self, priority: Priority, tag: Option<&Config>) -> trace::TraceHead<'_> {
-        trace::TraceHead {
-            service: self.partition.target.label(),
-            policy: tag.map_or("", |tag| tag.kind().name()),
-            cpt: self.partition.cpt,
-            priority,
-        }
-    }
+/// Returns the name of the policy that has `tag`; nothing if no policy is involved.
+fn event_policy<const SIZE: usize>(tag: Option<&Config>) -> [u8; SIZE] {
+    trace::text(Some(&tag.map_or("", |tag| tag.kind().name())))
 }
 
 impl WithTimer<Partition> {

@@ -565,12 +565,9 @@ impl Service {
             return;
         };
         let event = trace::Complete {
-            head: trace::TraceHead {
-                service: self.name(),
-                policy: "",
-                cpt: cpt::cpt_of(account.home),
-                priority: account.placement.priority,
-            },
+            service: trace::text(Some(&self.name())),
+            cpt: cpt::cpt_of(account.home),
+            high: trace::is_high(account.placement.priority),
             id,
             bytes: cost.bytes,
             service_ns,

@@ -233,8 +233,8 @@ impl Worker {
             if trace::Shares::is_on() {
                 let now = misc::now();
                 let event = trace::Shares {
-                    service: self.label.to_str().unwrap_or(""),
-                    high: priority,
+                    service: trace::text(Some(&self.label.to_str().unwrap_or(""))),
+                    high: trace::is_high(priority),
                     entities,
                     generation,
                     delta_ms,

@@ -1,86 +1,104 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Data of the tracepoints; the core fills the structures, trace.h copies them. */
+/*
+ * Fields of the tracepoints, which Documentation/tracing.md describes. A row is a field of an event
+ * and of the structure with which Rust emits it. Rows are in order of alignment.
+ *
+ *   FIELD(TYPE, NAME)
+ *   TEXT(NAME, SIZE)  truncated, padded with NULs, of which there is at least one
+ */
 #ifndef NRS_EVENTS_H
 #define NRS_EVENTS_H
 
 #include <linux/types.h>
 
-/* Text without a terminating NUL. */
-struct nrs_text {
-	const char *start;
-	unsigned int length;
-};
+/* Arrival of a request. */
+#define nrs_fields_enqueue(FIELD, TEXT) \
+	FIELD(u64, id) \
+	FIELD(u64, bytes) \
+	FIELD(u64, offset) \
+	TEXT(service, 32) \
+	TEXT(policy, 16) \
+	TEXT(jobid, 32) \
+	TEXT(nid, 64) \
+	FIELD(u32, uid) \
+	FIELD(u32, gid) \
+	FIELD(u32, opcode) \
+	FIELD(u16, cpt) \
+	FIELD(u8, high) \
+	FIELD(u8, queued)
 
-/* Head to which an event belongs. */
-struct nrs_event_head {
-	struct nrs_text service;
-	struct nrs_text policy;
-	u16 cpt;
-	u8 high;
-};
+/* Dispatch of a request. */
+#define nrs_fields_dispatch(FIELD, TEXT) \
+	FIELD(u64, id) \
+	FIELD(u64, bytes) \
+	FIELD(u64, waited_ns) \
+	TEXT(service, 32) \
+	TEXT(policy, 16) \
+	FIELD(u32, slots) \
+	FIELD(u32, limit) \
+	FIELD(u16, cpt) \
+	FIELD(u8, high) \
+	FIELD(u8, queued) \
+	FIELD(u8, slot)
 
-struct nrs_event_enqueue {
-	struct nrs_event_head head;
-	struct nrs_text jobid;
-	struct nrs_text nid;
-	u64 id;
-	u64 bytes;
-	u64 offset;
-	u32 uid;
-	u32 gid;
-	u32 opcode;
-	u8 queued;
-};
+/* End of a request. */
+#define nrs_fields_complete(FIELD, TEXT) \
+	FIELD(u64, id) \
+	FIELD(u64, bytes) \
+	FIELD(u64, service_ns) \
+	TEXT(service, 32) \
+	FIELD(s32, error) \
+	FIELD(u16, cpt) \
+	FIELD(u8, high)
 
-struct nrs_event_dispatch {
-	struct nrs_event_head head;
-	u64 id;
-	u64 bytes;
-	u64 waited_ns;
-	u32 slots;
-	u32 limit;
-	u8 queued;
-	u8 slot;
-};
+/* Throttling of all requests of a head by its policy. */
+#define nrs_fields_throttle(FIELD, TEXT) \
+	FIELD(u64, until_ns) \
+	FIELD(u64, delay_ns) \
+	TEXT(service, 32) \
+	TEXT(policy, 16) \
+	FIELD(u32, queued) \
+	FIELD(u16, cpt) \
+	FIELD(u8, high)
 
-struct nrs_event_complete {
-	struct nrs_event_head head;
-	u64 id;
-	u64 bytes;
-	u64 service_ns;
-	s32 error;
-};
+/* Change of the policy of a head, or of the parameters of the policy. */
+#define nrs_fields_policy(FIELD, TEXT) \
+	TEXT(service, 32) \
+	TEXT(old, 16) \
+	TEXT(new, 16) \
+	TEXT(argument, 64) \
+	FIELD(u8, high)
 
-struct nrs_event_throttle {
-	struct nrs_event_head head;
-	u64 until_ns;
-	u64 delay_ns;
-	u32 queued;
-};
+/* Computation of shares, which are in effect. */
+#define nrs_fields_shares(FIELD, TEXT) \
+	FIELD(u64, entities) \
+	FIELD(u64, generation) \
+	FIELD(u64, delta_ms) \
+	FIELD(u64, took_ns) \
+	TEXT(service, 32) \
+	FIELD(u8, high)
 
-struct nrs_event_policy {
-	struct nrs_text service;
-	struct nrs_text old;
-	struct nrs_text new_;
-	struct nrs_text argument;
-	u8 high;
-};
+/* Factors of an agent are set, or have moved one step towards 1. */
+#define nrs_fields_factors(FIELD, TEXT) \
+	FIELD(u64, instance) \
+	FIELD(u64, factors) \
+	FIELD(u64, lease_ms) \
+	TEXT(service, 32) \
+	FIELD(u32, step)
 
-struct nrs_event_shares {
-	struct nrs_text service;
-	u64 entities;
-	u64 generation;
-	u64 delta_ms;
-	u64 took_ns;
-	u8 high;
-};
+#define NRS_MEMBER(type, name) type name;
+#define NRS_MEMBER_TEXT(name, size) char name[size];
+#define NRS_EVENT_STRUCT(event) \
+	struct nrs_event_##event { \
+		nrs_fields_##event(NRS_MEMBER, NRS_MEMBER_TEXT) \
+	}
 
-struct nrs_event_factors {
-	struct nrs_text service;
-	u64 instance;
-	u64 factors;
-	u64 lease_ms;
-	u32 step;
-};
+NRS_EVENT_STRUCT(enqueue);
+NRS_EVENT_STRUCT(dispatch);
+NRS_EVENT_STRUCT(complete);
+NRS_EVENT_STRUCT(throttle);
+NRS_EVENT_STRUCT(policy);
+NRS_EVENT_STRUCT(shares);
+NRS_EVENT_STRUCT(factors);
 
 #endif

@@ -136,11 +136,11 @@ impl Service {
         for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new)) {
             if old != new {
                 let event = trace::Policy {
-                    service: self.name(),
-                    old: name(old),
-                    new_: name(new),
-                    argument: trace::EventText::of(new.as_ref().and_then(Config::argument)),
-                    high: priority,
+                    service: trace::text(Some(&self.name())),
+                    old: trace::text(Some(&name(old))),
+                    new: trace::text(Some(&name(new))),
+                    argument: trace::text(new.as_ref().and_then(Config::argument)),
+                    high: trace::is_high(priority),
                 };
                 event.emit();
             }

@@ -367,7 +367,10 @@ impl Holds {
         self.terms = terms;
         self.aim.set(terms.aim);
         let new = [terms, terms.of_spread()].map(|terms| Credit::new(&terms, self.parts));
-        for (credit, new) in [&mut self.credit, &mut self.spread_credit].into_iter().zip(new) {
+        for (credit, new) in [&mut self.credit, &mut self.spread_credit]
+            .into_iter()
+            .zip(new)
+        {
             credit.adjust(new, now);
         }
     }

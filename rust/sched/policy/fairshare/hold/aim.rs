@@ -217,7 +217,11 @@ mod tests {
     #[test]
     fn parts_of_slots_add_up() {
         let mut latency_aim = LatencyAim::new(1);
-        for (guard, is_all) in [(SLOTS * SLOT, true), (7 * SLOT + 1, true), (7 * SLOT, false)] {
+        for (guard, is_all) in [
+            (SLOTS * SLOT, true),
+            (7 * SLOT + 1, true),
+            (7 * SLOT, false),
+        ] {
             latency_aim.guard = guard;
             let slots = latency_aim.next_slots(SLOTS);
             assert_eq!(slots, if is_all { u32::MAX } else { 7 }, "{guard}");

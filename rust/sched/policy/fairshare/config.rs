@@ -10,8 +10,8 @@ use super::{
     limits::LimitPlan,
     mode::{Level, Mode},
     params::{
-        CrossCpt, DeltaMs, HoldPermille, HoldSlots, HoldUs, Locality, OppThreshold, SizeMax,
-        SizeSource, SizeWindowS, Tunables,
+        CrossCpt, DeltaMs, HoldPermille, HoldSlots, HoldUs, LatencyUs, Locality, OppThreshold,
+        SizeMax, SizeSource, SizeWindowS, Tunables,
     },
     totals::SharedTotals,
 };
@@ -125,6 +125,7 @@ fn fixed(tunables: &Tunables) -> Tunables {
         hold_permille: HoldPermille::new(has_holds).unwrap_or_default(),
         hold_us: HoldUs::default(),
         hold: HoldSlots::default(),
+        latency_us: LatencyUs::default(),
         opp_threshold: OppThreshold::new(has_threshold).unwrap_or_default(),
         cross_cpt: CrossCpt::default(),
         size_window_s: SizeWindowS::default(),

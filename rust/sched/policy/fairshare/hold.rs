@@ -677,17 +677,17 @@ impl<I: Item> State<I> {
         if let Some((dispatched, _)) = before {
             pauses.served(now.saturating_sub(dispatched), longest);
         }
+        let are_short = pauses.are_short(longest);
         if self.queued > 0 {
             self.holds.watch(now);
-            if let Some(latency) = latency.filter(|_| self.holds.has_aim()) {
+            // No slot can be kept free for a leaf with long pauses.
+            if let Some(latency) = latency.filter(|_| are_short && self.holds.has_aim()) {
                 self.note_latency(latency, now);
             }
         }
         if before.is_some_and(|(_, is_expected)| is_expected) {
             return true;
         }
-        let are_short = self.members.details.pauses_mut(idx);
-        let are_short = are_short.is_some_and(|pauses| pauses.are_short(longest));
         let Some((_, charge_model)) = self.members.open(idx).filter(|_| are_short) else {
             return false;
         };

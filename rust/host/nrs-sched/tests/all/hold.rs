@@ -591,6 +591,25 @@ fn a_client_at_its_maximum_is_not_expected() {
     assert_eq!(counts.latency_given_up, 0);
 }
 
+/// Verifies that parameters of holds change without another instance of the policy.
+#[test]
+fn parameters_of_holds_change_in_place() {
+    let config = |permille, us, hold, latency| {
+        let mut tunables = Tunables::default();
+        let fairshare = &mut tunables.fairshare;
+        fairshare.hold_permille = HoldPermille::new(permille).unwrap();
+        fairshare.hold_us = HoldUs::new(us).unwrap();
+        fairshare.hold = hold;
+        fairshare.latency_us = LatencyUs::new(latency).unwrap();
+        Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).unwrap()
+    };
+    let before = config(20, 2000, HoldSlots::One, 0);
+    assert!(config(1000, 2000, HoldSlots::One, 0) == before);
+    assert!(config(20, 100, HoldSlots::One, 0) == before);
+    assert!(config(20, 2000, HoldSlots::All, 0) == before);
+    assert!(config(20, 2000, HoldSlots::One, 100) == before);
+}
+
 /// Verifies that automatic slots are few on a disk that serves one request at a time, beside a
 /// client that sends one at a time: its latency is about half of that with four slots.
 #[test]

@@ -30,7 +30,7 @@ const SHIFT: u32 = 16;
 const WITHIN: u32 = 124;
 
 /// Number of requests after which the aim may be given up, and number of these that were beyond it
-/// with the largest guard.
+/// with nearly the largest guard.
 const WINDOW: u32 = 100;
 const BEYOND: u32 = 5;
 
@@ -46,8 +46,8 @@ pub(super) struct LatencyAim {
     guard: u32,
     /// Sum of the parts of slots that were not kept free yet.
     rest_of_slot: u32,
-    /// Number of requests in this window, of those beyond the aim, and of these with the largest
-    /// guard.
+    /// Number of requests in this window, of those beyond the aim, and of these with nearly the
+    /// largest guard.
     requests: u32,
     beyond: u32,
     beyond_at_most: u32,
@@ -132,7 +132,7 @@ impl LatencyAim {
         }
         let most = Self::most(slots);
         let step = (most / 8).max(SLOT);
-        let is_at_most = self.is_all(slots);
+        let is_at_most = self.guard >= most.saturating_sub(step);
         self.requests.count(1);
         if is_within {
             self.guard = self.guard.saturating_sub(step / WITHIN).min(most);
@@ -210,6 +210,22 @@ mod tests {
         assert_eq!(latency_aim.rest, REST_MIN);
         latency_aim.set(NSEC_PER_MSEC);
         assert_eq!(latency_aim.given_up_until, 0);
+    }
+
+    /// Verifies that an aim that one of ten requests misses is given up, however many slots there
+    /// are.
+    #[test]
+    fn many_slots_are_given_up_as_few() {
+        for slots in [8, 64, 1024] {
+            let (mut rng, mut latency_aim) = (Rng::new(3), LatencyAim::new(10));
+            let (mut now, mut active) = (NSEC_PER_SEC, 0);
+            for _ in 0..20_000 {
+                now += 10 * NSEC_PER_MSEC;
+                active += u32::from(!latency_aim.is_given_up(now));
+                latency_aim.record(rng.below(10) / 9 * 20, slots, now);
+            }
+            assert!(active < 3000, "{slots} slots: {active} requests");
+        }
     }
 
     /// Verifies that the slots that are kept free are the guard in the mean, and all from the last

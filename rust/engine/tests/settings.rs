@@ -40,14 +40,14 @@ const SHOWN_PLAN: &str = "by uid\ngroup a capacity=1MB/s\nclient 5 class=first_c
 
 /// A text of limited length.
 struct ShortText {
-    bytes: [u8; 3072],
+    bytes: [u8; 3456],
     len: usize,
 }
 
 impl Default for ShortText {
     fn default() -> Self {
         Self {
-            bytes: [0; 3072],
+            bytes: [0; 3456],
             len: 0,
         }
     }

@@ -425,12 +425,7 @@ mod tests {
 
     /// Queues requests of `owner` until it has no room; returns their number.
     fn fill(shares: &mut Shares, owner: Owner, tags: u32) -> u32 {
-        let mut count = 0;
-        while !shares.is_over(owner, tags) {
-            shares.enter(owner);
-            count += 1;
-        }
-        count
+        fill_all(shares, &[owner], tags)[0]
     }
 
     /// Queues requests of these owners, one of each in turn, until none has room; returns the

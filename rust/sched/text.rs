@@ -117,7 +117,7 @@ impl PolicyRow<'_> {
     }
 }
 
-/// Writes the text of `nrs_policies`; `high` is `None` for a service without high-priority heads.
+/// Writes the text of `nrs_policies`: the rows of the `regular` heads and of the `high` ones.
 pub fn write_policies<'a, W: Write>(
     out: &mut W,
     mut regular: impl Iterator<Item = PolicyRow<'a>>,

@@ -153,12 +153,12 @@ set_up() {
 		esac
 		case $1 in
 		nrs-nohold) nrs nrs_fairshare_hold_permille 0 ;;
-		nrs-all*) nrs nrs_fairshare_hold all && nrs nrs_fairshare_hold_permille 1000 ;;
-		nrs-latency) nrs nrs_fairshare_latency_us "$aim" && nrs nrs_fairshare_hold_permille 1000 ;;
-		nrs-latency-*)
-			nrs nrs_fairshare_latency_us $((aim * ${1##*-} / 100))
-			nrs nrs_fairshare_hold_permille 1000
-			;;
+		nrs-all* | nrs-latency*) nrs nrs_fairshare_hold_permille 1000 ;;
+		esac
+		case $1 in
+		nrs-all*) nrs nrs_fairshare_hold all ;;
+		nrs-latency) nrs nrs_fairshare_latency_us "$aim" ;;
+		nrs-latency-*) nrs nrs_fairshare_latency_us $((aim * ${1##*-} / 100)) ;;
 		esac
 		nrs nrs_policies 'fairshare uid_fair'
 		;;

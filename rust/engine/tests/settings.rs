@@ -38,16 +38,19 @@ const SUPPORTED: &str = "reg_supported:reads\nhp_supported:writes\n";
 const PLAN: &str = "by uid # who\n\ngroup a  capacity=1M; ; client 5 class=fc min=50%\n";
 const SHOWN_PLAN: &str = "by uid\ngroup a capacity=1MB/s\nclient 5 class=first_come min=50%\n";
 
+/// Maximum length of the text of a parameter, bytes.
+const TEXT_MAX: usize = 3456;
+
 /// A text of limited length.
 struct ShortText {
-    bytes: [u8; 3456],
+    bytes: [u8; TEXT_MAX],
     len: usize,
 }
 
 impl Default for ShortText {
     fn default() -> Self {
         Self {
-            bytes: [0; 3456],
+            bytes: [0; TEXT_MAX],
             len: 0,
         }
     }

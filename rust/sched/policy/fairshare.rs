@@ -679,7 +679,7 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn add_counts(&self, sums: &mut [u64]) {
-        self.members.counts.add_to(sums);
+        self.counts().add_to(sums);
     }
 
     /// Returns true if weights depend on job sizes, or if factors have to return towards one.

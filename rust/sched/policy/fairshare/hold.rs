@@ -66,6 +66,7 @@
 use super::{
     deadline::RequestStep,
     params::{HoldSlots, Tunables},
+    stats::Counts,
     State,
 };
 use crate::sched::{
@@ -366,13 +367,9 @@ impl Holds {
     pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
         self.terms = terms;
         self.aim.set(terms.aim);
-        let new = [terms, terms.of_spread()].map(|terms| Credit::new(&terms, self.parts));
-        for (credit, new) in [&mut self.credit, &mut self.spread_credit]
-            .into_iter()
-            .zip(new)
-        {
-            credit.adjust(new, now);
-        }
+        let credit = |terms: &HoldTerms| Credit::new(terms, self.parts);
+        self.credit.adjust(credit(&terms), now);
+        self.spread_credit.adjust(credit(&terms.of_spread()), now);
     }
 
     /// Returns true if more than one slot may be kept free, and the next request of a leaf can be
@@ -387,7 +384,7 @@ impl Holds {
     fn next_slots(&mut self, now: u64) -> u32 {
         if !self.has_several(now) {
             1
-        } else if self.aim.is_set() {
+        } else if self.has_aim() {
             self.aim.next_slots(self.slots)
         } else {
             u32::MAX
@@ -397,7 +394,7 @@ impl Holds {
     /// Returns true if there is a latency to aim for.
     #[inline]
     pub(super) fn has_aim(&self) -> bool {
-        self.aim.is_set()
+        self.terms.aim > 0
     }
 
     /// Returns true if a leaf for which several slots are kept free was chosen: others wait for it.
@@ -839,13 +836,20 @@ impl<I: Item> State<I> {
         holds.price.add(used, now);
         let counts = &mut self.members.counts;
         counts.held_ns.count(used);
-        counts.held_permille = holds.price.permille;
-        let is_given_up = holds.aim.is_given_up(now);
-        counts.latency_given_up = is_given_up.into();
-        counts.latency_slots = match holds.has_aim() {
-            true => holds.aim.guard().into(),
-            false => 0,
-        };
+    }
+
+    /// Returns the counters of the policy as a whole, and the gauges at the time of the last call.
+    pub(super) fn counts(&self) -> Counts {
+        let holds = &self.holds;
+        Counts {
+            held_permille: holds.price.permille,
+            latency_slots: match holds.has_aim() {
+                true => holds.aim.guard().into(),
+                false => 0,
+            },
+            latency_given_up: holds.aim.is_given_up(self.time).into(),
+            ..self.members.counts
+        }
     }
 
     /// Ends the expectations whose time is over at `now`.

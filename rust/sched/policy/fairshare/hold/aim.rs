@@ -78,12 +78,6 @@ impl LatencyAim {
         }
     }
 
-    /// Returns true if there is an aim.
-    #[inline]
-    pub(super) const fn is_set(&self) -> bool {
-        self.aim > 0
-    }
-
     /// Returns true if at least one slot is kept free, as without an aim.
     #[inline]
     pub(super) const fn needs_a_slot(&self) -> bool {

@@ -190,6 +190,8 @@ struct KernelEnv<'a> {
     cpu: u16,
     /// Requests that the target received.
     kick: PendingSubmission,
+    /// The request that the device pulls, once it is dispatched; `None` outside of a pull.
+    pulled: Option<&'a mut Option<Held>>,
 }
 
 impl Env<Held, Config> for KernelEnv<'_> {
@@ -235,7 +237,23 @@ impl Env<Held, Config> for KernelEnv<'_> {
 
     #[inline]
     fn send(&mut self, held: Held) {
-        self.kick.add(self.partition.target.send(held));
+        match &mut self.pulled {
+            Some(pulled) if pulled.is_none() => **pulled = Some(held),
+            _ => self.kick.add(self.partition.target.send(held)),
+        }
+    }
+
+    #[inline]
+    fn batch(&self) -> Option<u32> {
+        self.partition.target.batch()
+    }
+
+    #[inline]
+    fn record_more(&mut self) {
+        match self.pulled {
+            Some(_) => self.partition.target.record_next(),
+            None => self.kick.add(self.partition.target.record_more()),
+        }
     }
 
     fn admit_over(&mut self) -> Admission {
@@ -398,6 +416,7 @@ impl WithTimer<Partition> {
             arrival: Some((arrival, draining)),
             cpu,
             kick: PendingSubmission::none(),
+            pulled: None,
         };
         let terms = ArrivalTerms {
             ident: arrival.ident.as_ref(),
@@ -429,25 +448,37 @@ impl WithTimer<Partition> {
         kick: &mut PendingSubmission,
         f: impl FnOnce(&mut PartitionState, &mut KernelEnv<'_>, u64) -> R,
     ) -> R {
+        self.locked_for(None, kick, f)
+    }
+
+    /// Runs `f` as [`Self::locked`] does; the first request goes to `pulled` if that is given.
+    #[inline]
+    fn locked_for<R>(
+        &self,
+        pulled: Option<&mut Option<Held>>,
+        kick: &mut PendingSubmission,
+        f: impl FnOnce(&mut PartitionState, &mut KernelEnv<'_>, u64) -> R,
+    ) -> R {
         let now = misc::now();
         let mut env = KernelEnv {
             partition: self,
             arrival: None,
             cpu: 0,
             kick: *kick,
+            pulled,
         };
         let done = f(&mut self.inner.lock(), &mut env, now);
         *kick = env.kick;
         done
     }
 
-    /// Counts the end of a request and dispatches up to `most` requests. Returns true if
-    /// [`Self::complete_order_work`] has work left.
+    /// Counts the end of a request and dispatches as [`PartitionMachine::end`] does. Returns true
+    /// if [`Self::complete_order_work`] has work left.
     pub(crate) fn end(
         &self,
         account: &NodeAccount,
         cost: Cost,
-        most: u32,
+        most: Option<u32>,
         kick: &mut PendingSubmission,
     ) -> bool {
         let placement = &account.placement;
@@ -468,6 +499,19 @@ impl WithTimer<Partition> {
     /// Dispatches up to `most` requests while slots are free.
     pub(crate) fn decide_more(&self, most: u32, kick: &mut PendingSubmission) -> Decided {
         self.locked(kick, |inner, env, now| inner.decide_more(env, now, most))
+    }
+
+    /// Dispatches up to `most` requests while slots are free; the first one goes to `pulled`.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn pull(
+        &self,
+        most: u32,
+        pulled: &mut Option<Held>,
+        kick: &mut PendingSubmission,
+    ) -> Decided {
+        self.locked_for(Some(pulled), kick, |inner, env, now| {
+            inner.pull(env, now, most)
+        })
     }
 
     /// Marks throttled heads to be reconsidered by the next decision, after a change of their
@@ -501,7 +545,7 @@ impl WithTimer<Partition> {
             // Requests that overflowed may get a record now.
             self.complete_order_work();
             let mut kick = PendingSubmission::none();
-            self.decide_more(BATCH, &mut kick);
+            self.locked(&mut kick, |inner, env, now| inner.decide_batch(env, now));
             self.target.kick(kick);
             Ok(())
         } else {

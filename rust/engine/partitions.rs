@@ -115,6 +115,17 @@ impl TargetPartitions {
         self.target.kick(turns.kick);
     }
 
+    /// Dispatches a request that the device pulls, if one may be dispatched.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn pull(&self) -> Option<Held> {
+        let mut turns = PullTurns {
+            partitions: self,
+            pulled: None,
+        };
+        self.target.gate().pull(&mut turns);
+        turns.pulled
+    }
+
     /// Counts the end of a request in the partition of `cpt`, if that partition tracks the request,
     /// then dispatches while slots are free. Returns true if an order table has work left.
     pub(crate) fn ended(&self, cpt: Option<u16>, account: &NodeAccount, cost: Cost) -> bool {
@@ -270,6 +281,41 @@ impl round::RoundPartitions for TargetTurns<'_> {
     fn decide(&mut self, cpt: u16, most: u32) -> Decided {
         match self.partitions.at(cpt) {
             Some(partition) => partition.decide_more(most, &mut self.kick),
+            None => Decided::default(),
+        }
+    }
+
+    #[inline]
+    fn batch(&self) -> Option<u32> {
+        self.partitions.target.batch()
+    }
+}
+
+/// The partitions of a target while its device pulls.
+#[cfg(feature = "elevator")]
+struct PullTurns<'a> {
+    partitions: &'a TargetPartitions,
+    pulled: Option<Held>,
+}
+
+#[cfg(feature = "elevator")]
+impl round::RoundPartitions for PullTurns<'_> {
+    #[inline]
+    fn slot_pool(&self) -> &SlotPool {
+        self.partitions.target.slot_pool()
+    }
+
+    #[inline]
+    fn limits(&self) -> SlotLimits {
+        self.partitions.target.limits()
+    }
+
+    #[inline]
+    fn decide(&mut self, cpt: u16, most: u32) -> Decided {
+        // The device pulls until no request is ready, so that it needs no notification.
+        let mut kick = PendingSubmission::none();
+        match self.partitions.at(cpt) {
+            Some(partition) => partition.pull(most, &mut self.pulled, &mut kick),
             None => Decided::default(),
         }
     }

@@ -588,6 +588,13 @@ impl Service {
         partitions.is_some_and(TargetPartitions::drain)
     }
 
+    /// Returns the next request for `target`, whose device pulls.
+    #[cfg(feature = "elevator")]
+    #[inline]
+    pub(crate) fn pull(&self, target: &Target) -> Option<Held> {
+        target.pull(|| self.partitions.of(target.index())?.pull())
+    }
+
     /// Dispatches all requests queued for devices that pull, without taking slots.
     #[cfg(feature = "elevator")]
     pub(crate) fn drain_pulled(&self) {

@@ -42,8 +42,9 @@
 //! ```
 //!
 //! Each target has its own work item: submission may block, and a blocked device must not stop
-//! others. A device may instead *pull* the ready requests when a [`PullNotifier`] notifies it; then
-//! the work item is not used.
+//! others. A device may instead *pull* requests when a [`PullNotifier`] notifies it; then the work
+//! item is not used, and requests with slots are dispatched when they are pulled
+//! ([`crate::sched::partition::pull`]).
 
 use kernel::{
     cpu::nr_cpu_ids,
@@ -64,7 +65,8 @@ use crate::{
         item::Fifo,
         knee::{DeviceLoad, Knee, SearchState, Totals},
         partition::{
-            round, slot_cache::SlotCaches, slot_pool::SlotPool, Admission, Scheduled, BATCH,
+            pull::PullGate, round, slot_cache::SlotCaches, slot_pool::SlotPool, Admission,
+            Scheduled, BATCH,
         },
         slots::{Count, Pool, SlotLimits, Slots},
     },
@@ -91,9 +93,6 @@ const DEFER_MAX: u32 = 32;
 /// the next one counts as refused.
 const REFUSALS: u64 = 8;
 
-/// Value of `ready`: ready requests may be pulled now.
-const AT_ONCE: u64 = 1;
-
 /// Maximum length of a pause, ns.
 #[cfg(feature = "elevator")]
 const PAUSE_MAX: u64 = 100_000;
@@ -110,10 +109,6 @@ struct Lists {
     moved: u64,
     /// True if the work item is queued or running and will read `ready` again.
     working: bool,
-    /// Time at which an interrupt added a request to an empty `ready`, or the end of the pause
-    /// (ns); 0: no pause.
-    #[cfg(feature = "elevator")]
-    since: u64,
     /// Number of earned pauses, [`DEFER_MAX`] at most.
     #[cfg(feature = "elevator")]
     pauses: u32,
@@ -210,8 +205,15 @@ pub(crate) struct Target {
     runner: WithTimer<RcuBox<Arc<dyn PullNotifier>>>,
     /// 1: there is a notifier.
     pulls: Hint,
-    /// Time from which ready requests may be pulled (ns), or [`AT_ONCE`]; 0: no request is ready.
-    ready: Hint,
+    /// 1: `ready` has a request to pull.
+    listed: Hint,
+    /// Whether the device may pull a request that is not dispatched yet.
+    gate: PullGate,
+    /// Time at which an interrupt found the first request to pull, or the end of the pause, ns; 0:
+    /// no pause follows.
+    since: Hint,
+    /// Time from which requests may be pulled, ns; 0: now.
+    paused_until: Hint,
     #[pin]
     knee: SpinLock<Knee>,
     #[pin]
@@ -250,7 +252,10 @@ impl Target {
                 refusals: Hint::new(0),
                 runner <- WithTimer::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),
-                ready: Hint::new(0),
+                listed: Hint::new(0),
+                gate: PullGate::new(),
+                since: Hint::new(0),
+                paused_until: Hint::new(0),
                 knee <- new_spinlock!(knee, "nrs_knee"),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
@@ -258,8 +263,6 @@ impl Target {
                     bypass: NodeFifo::new(),
                     moved: 0,
                     working: false,
-                    #[cfg(feature = "elevator")]
-                    since: 0,
                     #[cfg(feature = "elevator")]
                     pauses: 0,
                 }, "nrs_target"),
@@ -315,6 +318,7 @@ impl Target {
             self.whole.store(lower.whole, ordering::Relaxed);
             self.life.iter().for_each(|life| life.set(0));
             self.refusals.set(0);
+            self.gate.reset();
         }
         if first || pulls {
             self.set_depth(lower.depth);
@@ -630,9 +634,8 @@ impl Target {
 
     /// Adds a request to the ready requests.
     fn push(&self, lists: &mut Lists, held: Held) {
-        #[cfg(feature = "elevator")]
-        if lists.ready.is_empty() && self.pulls() && self.is_few_in_interrupt() {
-            lists.since = misc::now();
+        if lists.ready.is_empty() && self.pulls() {
+            self.begin_pause();
         }
         self.add(lists, held);
     }
@@ -641,9 +644,44 @@ impl Target {
     #[inline]
     fn add(&self, lists: &mut Lists, held: Held) {
         if lists.ready.is_empty() {
-            self.ready.set(AT_ONCE);
+            self.listed.set(1);
         }
         lists.ready.push(held);
+    }
+
+    /// Returns the maximum number of requests that an event dispatches, as
+    /// [`Env::batch`](crate::sched::partition::Env::batch) does.
+    #[inline]
+    pub(crate) fn batch(&self) -> Option<u32> {
+        if self.pulls() {
+            (!self.gate.is_open()).then_some(0)
+        } else {
+            Some(BATCH)
+        }
+    }
+
+    /// Records that the device may pull one more request after one that it pulls now.
+    #[inline]
+    pub(crate) fn record_next(&self) {
+        self.gate.open();
+    }
+
+    /// Records that the device may pull one more request.
+    #[inline]
+    pub(crate) fn record_more(&self) -> PendingSubmission {
+        let opened = self.gate.open();
+        if opened {
+            self.begin_pause();
+        }
+        PendingSubmission(opened)
+    }
+
+    /// Records that an interrupt found the first request to pull, if there are few slots.
+    #[inline]
+    fn begin_pause(&self) {
+        if self.is_few_in_interrupt() {
+            self.since.set(misc::now());
+        }
     }
 
     /// Accepts an admitted request that its device pulls without a notification. A caller that adds
@@ -654,50 +692,79 @@ impl Target {
         self.add(&mut self.lists.lock(), held);
     }
 
-    /// Removes the next request for a device that pulls.
+    /// Returns the gate of the requests that the device may pull.
     #[cfg(feature = "elevator")]
-    pub(crate) fn pull(&self) -> Option<Held> {
+    pub(crate) fn gate(&self) -> &PullGate {
+        &self.gate
+    }
+
+    /// Returns the next request for a device that pulls: a ready one, or one that `dispatch`
+    /// dispatches now.
+    #[cfg(feature = "elevator")]
+    #[inline]
+    pub(crate) fn pull(&self, dispatch: impl FnOnce() -> Option<Held>) -> Option<Held> {
+        let mut held = self.pop_ready();
+        if held.is_none() && self.gate.is_open() {
+            // Other requests may have become ready meanwhile.
+            held = dispatch().or_else(|| self.pop_ready());
+        }
+        if self.since.get() != 0 {
+            self.pause(held.as_ref());
+        }
+        held
+    }
+
+    /// Removes the next ready request.
+    #[cfg(feature = "elevator")]
+    #[inline]
+    fn pop_ready(&self) -> Option<Held> {
+        if self.listed.get() == 0 {
+            return None;
+        }
         let mut lists = self.lists.lock();
         let held = lists.ready.pop();
         // The next caller that adds a ready request notifies the device.
         lists.working = !lists.ready.is_empty();
-        let from = match &held {
-            Some(held) if lists.since != 0 => self.pause(&mut lists, held.placement().admission),
-            _ if lists.working => AT_ONCE,
-            _ => 0,
-        };
-        self.ready.set(from);
+        self.listed.set(lists.working.into());
         held
     }
 
-    /// Starts the pause after a request with `admission` that an interrupt made ready, and arms the
-    /// timer for its end. Returns the new value of [`Self::ready`].
+    /// Returns true if there is a request to pull, in a pause or not.
     #[cfg(feature = "elevator")]
-    #[inline(never)]
-    fn pause(&self, lists: &mut Lists, admission: Admission) -> u64 {
-        if !lists.working {
-            lists.pauses = DEFER_MAX.min(lists.pauses.wrapping_add(1));
-            lists.since = 0;
-            return 0;
-        }
-        if admission != Admission::Slot || lists.pauses == 0 {
-            return AT_ONCE;
-        }
-        lists.pauses = lists.pauses.wrapping_sub(1);
-        let now = misc::now();
-        let pause = now.saturating_sub(lists.since).min(PAUSE_MAX);
-        lists.since = now.saturating_add(pause);
-        // Under the lock, so that the timer is armed for the last pause.
-        self.runner.arm(lists.since);
-        lists.since
+    #[inline]
+    fn has_more(&self) -> bool {
+        self.gate.is_open() || self.listed.get() != 0
     }
 
-    /// Returns true if there is a request to pull, without the lock.
+    /// Starts the pause after the request `held`, which the device has pulled, and arms the timer
+    /// for its end.
+    #[cfg(feature = "elevator")]
+    #[inline(never)]
+    fn pause(&self, held: Option<&Held>) {
+        let mut lists = self.lists.lock();
+        let is_slot = held.is_some_and(|held| held.placement().admission == Admission::Slot);
+        let mut until = 0;
+        if !self.has_more() {
+            lists.pauses = DEFER_MAX.min(lists.pauses.wrapping_add(is_slot.into()));
+            self.since.set(0);
+        } else if is_slot && lists.pauses > 0 {
+            lists.pauses = lists.pauses.wrapping_sub(1);
+            let now = misc::now();
+            let pause = now.saturating_sub(self.since.get()).min(PAUSE_MAX);
+            until = now.saturating_add(pause);
+            self.since.set(until);
+            // Under the lock, so that the timer is armed for the last pause.
+            self.runner.arm(until);
+        }
+        self.paused_until.set(until);
+    }
+
+    /// Returns true if there is a request to pull now, without the lock.
     #[cfg(feature = "elevator")]
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        let from = self.ready.get();
-        from == AT_ONCE || from != 0 && from <= misc::now()
+        let until = self.paused_until.get();
+        self.has_more() && (until == 0 || until <= misc::now())
     }
 
     /// Returns true if the end of a request with `admission`, which is being handled, is to be

@@ -320,7 +320,7 @@ impl Scheduler for ScheduledDisk {
 
     #[inline]
     fn pull(&self) -> Option<Held> {
-        self.member.target().pull()
+        self.member.service().pull(self.member.target())
     }
 
     #[inline]

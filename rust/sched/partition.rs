@@ -51,6 +51,7 @@ pub mod decide;
 pub mod fast_path;
 pub mod head_cache;
 pub mod ident;
+pub mod pull;
 pub mod round;
 pub mod slot_cache;
 pub mod slot_pool;
@@ -164,6 +165,18 @@ pub trait Env<I: Item, T> {
 
     /// Submits a request, whose admission is stored, to the target.
     fn send(&mut self, item: I);
+
+    /// Returns the maximum number of requests that an event dispatches: 0 if it only finds out
+    /// whether one could be dispatched, `None` if that is known ([`pull`]). The event has published
+    /// its changes.
+    #[inline]
+    fn batch(&self) -> Option<u32> {
+        Some(BATCH)
+    }
+
+    /// Records that one more request could be dispatched.
+    #[inline]
+    fn record_more(&mut self) {}
 
     /// Counts a request in flight without a slot, regardless of limits.
     fn admit_over(&mut self) -> Admission;

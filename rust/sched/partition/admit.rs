@@ -11,9 +11,7 @@
 //!              └──────────────────────────▶ queued in a head
 //! ```
 
-use super::{
-    ident::Ident, slot_pool::SlotSearch, Admission, Env, PartitionMachine, Scheduled, BATCH,
-};
+use super::{ident::Ident, slot_pool::SlotSearch, Admission, Env, PartitionMachine, Scheduled};
 use crate::sched::{
     attr::{Attrs, Priority},
     item::Cost,
@@ -159,8 +157,12 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
         self.publish_mark(env, now);
         let mut others = env.slot_pool().other_ready(env.index());
-        if !others {
-            others = self.pump(env, now, BATCH).vain;
+        // Nothing can be dispatched before a slot is returned.
+        let is_full = env.slot_pool().is_full() && !self.may_hold;
+        if !others && !is_full {
+            if let Some(most) = env.batch() {
+                others = self.pump(env, now, most).vain;
+            }
         }
         ArrivalEffects {
             went: AdmissionOutcome::Queued,

@@ -27,6 +27,8 @@ pub struct Decided {
     pub count: u32,
     /// True if a slot was taken and returned: another CPU may have missed it.
     pub vain: bool,
+    /// True if one more request could be dispatched.
+    pub more: bool,
 }
 
 /// Dispatch mode of a queued request.
@@ -42,7 +44,8 @@ pub enum Leave {
 
 impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Counts the end of a request that was queued or recorded in this partition and dispatches up
-    /// to `most` requests. Returns true if [`Self::run_some_actions`] has more to do.
+    /// to `most` requests; `None`: others are asked first. Returns true if
+    /// [`Self::run_some_actions`] has more to do.
     #[inline]
     pub fn end(
         &mut self,
@@ -50,14 +53,17 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         now: u64,
         placement: &Placement,
         cost: Cost,
-        most: u32,
+        most: Option<u32>,
     ) -> bool {
         self.count_end(placement, cost, now);
         if placement.refused {
             // Throttled requests may be eligible now.
             self.publish_mark(env, now);
         }
-        self.decide_more(env, now, most);
+        match most {
+            Some(most) => _ = self.decide_more(env, now, most),
+            None => self.run_actions_only(env, now),
+        }
         self.order.is_busy()
     }
 
@@ -70,31 +76,48 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         change: impl FnOnce(&mut Order<I>),
     ) -> bool {
         change(&mut self.order);
-        self.decide_more(env, now, 0);
+        self.run_actions_only(env, now);
         self.order.is_busy()
+    }
+
+    /// Executes actions of the order table, and dispatches nothing else.
+    fn run_actions_only(&mut self, env: &mut impl Env<I, T>, now: u64) {
+        if self.run_actions(env, now) || self.may_hold {
+            self.publish_mark(env, now);
+        }
     }
 
     /// Dispatches requests that became eligible when the timer expired.
     pub fn expired(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.armed = 0;
         env.slot_pool().clear_reserve_timer(env.index());
-        self.decide_more(env, now, BATCH);
+        self.decide_batch(env, now);
     }
 
     /// Executes actions of the order table, then dispatches up to `most` requests while slots are
     /// free.
     #[inline]
     pub fn decide_more(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
-        let settled = self.run_actions(env, now);
-        if most == 0 {
-            if settled || self.may_hold {
-                self.publish_mark(env, now);
-            }
-            return Decided::default();
-        }
+        self.run_actions(env, now);
         // Throttled requests may be eligible by now: the mark is published before slots are
         // searched for.
         self.publish_mark(env, now);
+        self.pump(env, now, most)
+    }
+
+    /// Executes actions of the order table, then dispatches as many requests as an event does.
+    pub fn decide_batch(&mut self, env: &mut impl Env<I, T>, now: u64) {
+        self.run_actions(env, now);
+        self.publish_mark(env, now);
+        if let Some(most) = env.batch() {
+            self.pump(env, now, most);
+        }
+    }
+
+    /// Dispatches up to `most` requests while slots are free, because the target asks for them.
+    #[inline]
+    pub fn pull(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
+        self.run_actions(env, now);
         self.pump(env, now, most)
     }
 
@@ -173,7 +196,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if HOLDS && !pending.regular {
             self.update_held(env, now);
         }
-        while decided.count < most {
+        loop {
             if HOLDS && pending.regular && !self.update_held(env, now) {
                 pending = pending.without(Priority::Regular);
             }
@@ -183,6 +206,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 env.limits()
             };
             let first = self.turn.first(pending, env.slot_pool().pool(), &limits);
+            if first.is_some() && decided.count >= most {
+                decided.more = true;
+                env.record_more();
+                break;
+            }
             // Another partition may have taken the slot meanwhile, so that only the reserved slot
             // is left.
             let Some(priority) = first.filter(|first| env.slot_pool().take(*first, &limits)) else {

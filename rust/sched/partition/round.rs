@@ -30,19 +30,40 @@ pub trait RoundPartitions {
 
     /// Dispatches up to `most` requests of the partition at `index`.
     fn decide(&mut self, index: u16, most: u32) -> Decided;
+
+    /// Returns the maximum number of requests that an event dispatches, as [`Env::batch`] does.
+    ///
+    /// [`Env::batch`]: super::Env::batch
+    #[inline]
+    fn batch(&self) -> Option<u32> {
+        Some(BATCH)
+    }
 }
 
 /// Dispatches from the partitions in turn while slots are free, except partitions in `asked`
 /// (bits), which have already dispatched all they could.
-pub fn pass_on(partitions: &mut impl RoundPartitions, mut asked: u64) {
-    let mut left = BATCH;
+#[inline]
+pub fn pass_on(partitions: &mut impl RoundPartitions, asked: u64) {
+    if let Some(most) = partitions.batch() {
+        dispatch(partitions, asked, most);
+    }
+}
+
+/// Dispatches up to `most` requests as [`pass_on`] does, and finds out whether one more could be
+/// dispatched.
+pub(super) fn dispatch(partitions: &mut impl RoundPartitions, mut asked: u64, most: u32) {
+    let (mut left, mut turns) = (most, BATCH);
     while let Some(next) = partitions
         .slot_pool()
         .next(asked, || partitions.limits())
-        .filter(|_| left > 0)
+        .filter(|_| turns > 0)
     {
-        let most = if next.alone { left } else { 1 };
+        let most = if next.alone { left } else { left.min(1) };
         let decided = partitions.decide(next.index, most);
+        left = left.saturating_sub(decided.count);
+        if decided.more && left == 0 {
+            return;
+        }
         if decided.vain {
             // Partitions queried earlier may have more requests by now, and may have missed the
             // returned slot.
@@ -50,7 +71,7 @@ pub fn pass_on(partitions: &mut impl RoundPartitions, mut asked: u64) {
         } else if next.alone || decided.count == 0 {
             asked |= bit(next.index);
         }
-        left = left.saturating_sub(decided.count.max(1));
+        turns = turns.saturating_sub(decided.count.max(1));
     }
 }
 
@@ -67,20 +88,23 @@ pub fn arrived(partitions: &mut impl RoundPartitions, others: bool) -> bool {
 
 /// Dispatches after the end of a request. `home` is the index of the partition that queued or
 /// recorded the request. `end` counts the end there and dispatches up to the given number of
-/// requests.
+/// requests, as [`PartitionMachine::end`](super::PartitionMachine::end) does.
 #[inline]
 pub fn ended<R: RoundPartitions>(
     partitions: &mut R,
     home: Option<u16>,
-    end: impl FnOnce(&mut R, u16, u32),
+    end: impl FnOnce(&mut R, u16, Option<u32>),
 ) {
     let mut asked = 0;
     if let Some(index) = home {
         // `end` takes the lock of `home` anyway, so `home` dispatches there if no other partition
         // is ready.
-        let pump = !partitions.slot_pool().other_ready(index);
-        end(partitions, index, if pump { BATCH } else { 0 });
-        if pump {
+        let most = match partitions.slot_pool().other_ready(index) {
+            false => partitions.batch(),
+            true => None,
+        };
+        end(partitions, index, most);
+        if most.is_some() {
             asked = bit(index);
         }
     }

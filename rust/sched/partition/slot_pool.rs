@@ -248,6 +248,12 @@ impl SlotPool {
         Pool::from_bits(self.pool.0.get())
     }
 
+    /// Returns true if no slot is free, reserved or not.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.pool().active() >= self.slots().max(1)
+    }
+
     /// Returns the slots in use by requests.
     pub fn used(&self) -> Pool {
         self.pool().without(self.caches.sum())

@@ -51,6 +51,8 @@ pub struct Scenario<'a> {
     pub before: &'a [Step],
     /// Steps of each task.
     pub tasks: &'a [&'a [Step]],
+    /// True if the device pulls, on the CPU of each task after each of its steps.
+    pub pulls: bool,
 }
 
 fn make(world: &World, homes: &[u16], steps: &[Step], first: usize) {
@@ -67,6 +69,7 @@ fn make(world: &World, homes: &[u16], steps: &[Step], first: usize) {
             Step::Change(slots) => world.change(slots),
             Step::Drain(index) => world.drain(index),
         }
+        world.pull();
     }
 }
 
@@ -97,7 +100,14 @@ impl Scenario<'_> {
         search(
             interruptions,
             || {
-                let world = World::new(self.partitions, self.slots, cpus, self.primary, rows);
+                let world = World::new(
+                    self.partitions,
+                    self.slots,
+                    cpus,
+                    self.primary,
+                    rows,
+                    self.pulls,
+                );
                 make(&world, &homes, self.before, 0);
                 world
             },

@@ -12,6 +12,7 @@ use crate::{
         decide::Decided,
         fast_path::FastPath,
         head_cache::HeadCache,
+        pull::PullGate,
         round,
         slot_cache::SlotCaches,
         slot_pool::{SlotPool, SlotSearch},
@@ -117,6 +118,10 @@ pub struct World {
     came: AtomicU64,
     /// Maximum number of slots so far.
     slots: AtomicU64,
+    /// The gate of a device that pulls.
+    gate: Option<PullGate>,
+    /// True if the device was notified.
+    notified: AtomicBool,
 }
 
 /// Returns the CPU of this task.
@@ -128,6 +133,8 @@ fn cpu() -> u32 {
 struct PartitionEnv<'a> {
     world: &'a World,
     index: u16,
+    /// True if the device pulls.
+    is_pull: bool,
 }
 
 impl Env<Request, Config> for PartitionEnv<'_> {
@@ -172,6 +179,17 @@ impl Env<Request, Config> for PartitionEnv<'_> {
         assert!(slots <= self.world.slots.load(SeqCst), "{slots} slots");
     }
 
+    fn batch(&self) -> Option<u32> {
+        round::RoundPartitions::batch(&self.world)
+    }
+
+    fn record_more(&mut self) {
+        if let Some(gate) = &self.world.gate {
+            let must_notify = gate.open() && !self.is_pull;
+            self.world.notified.fetch_or(must_notify, SeqCst);
+        }
+    }
+
     fn admit_over(&mut self) -> Admission {
         Admission::Over
     }
@@ -202,18 +220,46 @@ impl round::RoundPartitions for &World {
             machine.decide_more(env, now, most)
         })
     }
+
+    fn batch(&self) -> Option<u32> {
+        match &self.gate {
+            Some(gate) => (!gate.is_open()).then_some(0),
+            None => Some(BATCH),
+        }
+    }
+}
+
+/// The partitions while the device pulls.
+struct Pull<'a>(&'a World);
+
+impl round::RoundPartitions for Pull<'_> {
+    fn slot_pool(&self) -> &SlotPool {
+        &self.0.slot_pool
+    }
+
+    fn limits(&self) -> SlotLimits {
+        round::RoundPartitions::limits(&self.0)
+    }
+
+    fn decide(&mut self, index: u16, most: u32) -> Decided {
+        self.0.at(index, |machine, env, now| {
+            env.is_pull = true;
+            machine.pull(env, now, most)
+        })
+    }
 }
 
 impl World {
     /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs, whose heads
     /// have the policy `primary`. With `rows`, so many CPUs have rows with which requests pass
-    /// without the lock.
+    /// without the lock. The device pulls if `pulls` is true.
     pub fn new(
         partitions: u16,
         slots: u32,
         cpus: u32,
         primary: Primary,
         rows: Option<u32>,
+        pulls: bool,
     ) -> Self {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("no argument");
         let primary = primary.config();
@@ -264,6 +310,8 @@ impl World {
             dispatched: Plain::default(),
             came: AtomicU64::new(0),
             slots: AtomicU64::new(slots.into()),
+            gate: pulls.then(PullGate::new),
+            notified: AtomicBool::new(false),
         }
     }
 
@@ -279,7 +327,11 @@ impl World {
         f: impl FnOnce(&mut Decider, &mut PartitionEnv<'_>, u64) -> R,
     ) -> R {
         let now = self.now();
-        let mut env = PartitionEnv { world: self, index };
+        let mut env = PartitionEnv {
+            world: self,
+            index,
+            is_pull: false,
+        };
         self.partitions[usize::from(index)].with(|machine| f(machine, &mut env, now))
     }
 
@@ -337,7 +389,12 @@ impl World {
 
     /// Submits a request that passed at the partition at `index`.
     fn send(&self, index: u16, request: Request) {
-        PartitionEnv { world: self, index }.send(request);
+        let mut env = PartitionEnv {
+            world: self,
+            index,
+            is_pull: false,
+        };
+        env.send(request);
     }
 
     /// Ends the oldest request in flight; `homes` are the partitions of all requests. Returns false
@@ -374,6 +431,19 @@ impl World {
         let limits = || round::RoundPartitions::limits(&self);
         if round::is_needed(&self.slot_pool, index, limits) {
             self.called.store(true, SeqCst);
+        }
+        true
+    }
+
+    /// Lets the device pull as often as it can; returns false if it was not notified.
+    pub fn pull(&self) -> bool {
+        if !self.notified.swap(false, SeqCst) {
+            return false;
+        }
+        if let Some(gate) = &self.gate {
+            while gate.is_open() {
+                gate.pull(&mut Pull(self));
+            }
         }
         true
     }
@@ -435,7 +505,7 @@ impl World {
         let held = (0..).zip(&self.partitions).map(|(index, _)| {
             self.at(index, |machine, env, now| {
                 let held = machine.held();
-                machine.decide_more(env, now, 0);
+                machine.reorder(env, now, |_| {});
                 assert_eq!(
                     machine.held(),
                     held,
@@ -497,7 +567,7 @@ impl World {
         };
         for step in 0.. {
             assert!(step < 1_000, "limit of steps exceeded");
-            if self.attend() || expires(self.now()) {
+            if self.pull() || self.attend() || expires(self.now()) {
                 continue;
             }
             self.check();

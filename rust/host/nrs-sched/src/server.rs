@@ -13,17 +13,21 @@ use crate::{
         admit::{AdmissionOutcome, ArrivalTerms},
         decide::Decided,
         head_cache::HeadCache,
+        pull::PullGate,
         round,
         slot_pool::SlotPool,
-        Admission, Env, PartitionMachine,
+        Admission, Env, PartitionMachine, BATCH,
     },
     policy::{AnyPart, AnyUpdate, Config, Kind, Part},
     ranges::RangeTable,
     slots::SlotLimits,
     units::NSEC_PER_MSEC,
 };
-use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+};
 
 /// Relation of a request to earlier requests, as the front-end declares it.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +64,8 @@ struct ServerEnv {
     here: BTreeMap<u64, (RequestPhase, Option<RecordId>)>,
     /// Requests in flight.
     device: HashMap<u64, Request>,
+    /// The gate of a device that pulls.
+    gate: Option<Rc<PullGate>>,
 }
 
 impl Env<Request, Config> for ServerEnv {
@@ -97,6 +103,17 @@ impl Env<Request, Config> for ServerEnv {
         let at = (RequestPhase::Started, request.placement.record);
         self.here.insert(request.id, at);
         self.device.insert(request.id, request);
+    }
+
+    fn batch(&self) -> Option<u32> {
+        match &self.gate {
+            Some(gate) => (!gate.is_open()).then_some(0),
+            None => Some(BATCH),
+        }
+    }
+
+    fn record_more(&mut self) {
+        let _ = self.gate.as_ref().map(|gate| gate.open());
     }
 
     fn admit_over(&mut self) -> Admission {
@@ -145,6 +162,10 @@ impl round::RoundPartitions for Server {
     fn decide(&mut self, _index: u16, most: u32) -> Decided {
         self.machine.decide_more(&mut self.env, self.now, most)
     }
+
+    fn batch(&self) -> Option<u32> {
+        self.env.batch()
+    }
 }
 
 impl Server {
@@ -171,6 +192,7 @@ impl Server {
                 started: Vec::new(),
                 here: BTreeMap::new(),
                 device: HashMap::new(),
+                gate: None,
             },
         };
         server.install(config, seed)?;
@@ -229,6 +251,22 @@ impl Server {
         if arrived.needs_memory && self.feed_parts() {
             self.run_all();
         }
+        self.apply_pending();
+        true
+    }
+
+    /// Makes the device pull requests.
+    pub fn set_pulls(&mut self) {
+        self.env.gate = Some(Rc::default());
+    }
+
+    /// Lets the device pull a request; returns false if there is none to pull.
+    pub fn pull(&mut self) -> bool {
+        let Some(gate) = self.env.gate.clone().filter(|gate| gate.is_open()) else {
+            return false;
+        };
+        self.env.now = self.now;
+        gate.pull(self);
         self.apply_pending();
         true
     }

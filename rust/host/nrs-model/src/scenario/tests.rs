@@ -25,13 +25,15 @@ fn run<'a, const N: usize>(rate: Option<u32>, rows: impl IntoIterator<Item = Row
 fn run_with<'a, const N: usize>(primary: Primary, rows: impl IntoIterator<Item = Row<'a, N>>) {
     let long = u32::from(std::env::var_os("NRS_LONG").is_some());
     let interruptions = if N <= 2 { 2 } else { 1 };
-    for (partitions, slots, before, tasks) in rows {
+    let rows = rows.into_iter().flat_map(|row| [(row, false), (row, true)]);
+    for ((partitions, slots, before, tasks), pulls) in rows {
         let scenario = Scenario {
             partitions,
             slots,
             primary,
             before,
             tasks: &tasks,
+            pulls,
         };
         let begun = std::time::Instant::now();
         let runs = scenario.run(interruptions + long);
@@ -326,7 +328,7 @@ fn held_slots() {
             before.push(ONE);
             before.resize(before.len() + ends, Complete);
         }
-        let world = World::new(partitions, 2, 1, Primary::Hold(slots), None);
+        let world = World::new(partitions, 2, 1, Primary::Hold(slots), None, false);
         let arrives = before.iter().filter_map(|step| match step {
             Arrive(kindred) => Some(kindred.home),
             _ => None,
@@ -364,7 +366,7 @@ fn held_slots() {
 #[test]
 fn what_passes_writes_no_word_of_another_cpu() {
     const EACH: usize = 100;
-    let world = World::new(1, 64, 2, Primary::Fifo, Some(2));
+    let world = World::new(1, 64, 2, Primary::Fifo, Some(2), false);
     let mut written = Vec::new();
     let mut all = Vec::new();
     for cpu in 0..2 {

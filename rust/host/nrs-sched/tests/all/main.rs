@@ -29,6 +29,7 @@ mod parts;
 mod passing;
 mod peek;
 mod plan;
+mod pull;
 mod qbm;
 mod robin;
 mod rules;

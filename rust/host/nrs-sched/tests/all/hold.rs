@@ -366,6 +366,24 @@ fn pauses_decide_about_holds() {
     assert!(run.changes_nothing_for(&beside(6, &alone)));
 }
 
+/// Verifies that no slot is kept free for pauses that are much longer than the time until the next
+/// end, and that one is for shorter ones.
+#[test]
+fn pauses_of_several_gaps_have_no_slot() {
+    let run = Run {
+        service: 2 * MS,
+        ..Run::with(20)
+    };
+    for (pause, is_held) in [(200 * US, true), (1400 * US, false)] {
+        let clients = beside(6, &[Client::small(2).pausing(pause)]);
+        let [_, after] = compare(&run, &clients, 100);
+        let (_, counts) = run.go_and_count(&clients);
+        assert_eq!(after < 2.3, is_held, "{pause} ns: {after} ms");
+        // The gap is not known at first.
+        assert_eq!(counts.holds_used > 20, is_held, "{pause} ns: {counts:?}");
+    }
+}
+
 /// Verifies that requests that begin together do not end together for long beside a client that
 /// sends few requests at any time.
 #[test]

@@ -29,8 +29,8 @@ const SHIFT: u32 = 16;
 /// Number of requests within the aim for each one beyond it.
 const WITHIN: u32 = 124;
 
-/// Number of requests after which the aim may be given up, and number of these that were beyond it
-/// with nearly the largest guard.
+/// Number of requests in a window, and number of these that may be beyond the aim with nearly the
+/// largest guard. One more ends the window, and the aim is given up: others wait meanwhile.
 const WINDOW: u32 = 100;
 const BEYOND: u32 = 5;
 
@@ -135,7 +135,7 @@ impl LatencyAim {
             self.beyond.count(1);
             self.beyond_at_most.count(is_at_most.into());
         }
-        if self.requests >= WINDOW {
+        if self.requests >= WINDOW || self.beyond_at_most > BEYOND {
             self.judge(now);
         }
         is_within

@@ -43,8 +43,8 @@
 //! # Aim
 //!
 //! With a latency to aim for, as many slots are kept free for a leaf as that takes ([`aim`]), from
-//! the dispatch of its request on if that is more than one. Others use the rest. If it takes less
-//! than one slot, slots are not spread either.
+//! the dispatch of its request on if that is more than one. Others use the rest. Each leaf has its
+//! own search. If each leaf needs less than one slot, slots are not spread either.
 //!
 //! # Spread
 //!
@@ -83,7 +83,7 @@ use crate::sched::{
 mod aim;
 mod credit;
 
-use aim::LatencyAim;
+use aim::LatencyAims;
 use credit::{Credit, Payment, AHEAD};
 
 /// Largest number of leaves that are expected at a time.
@@ -325,7 +325,7 @@ pub struct Holds {
     credit: Credit,
     /// Part of the credit for which slots may be spread.
     spread_credit: Credit,
-    aim: LatencyAim,
+    aims: LatencyAims,
     /// Number of slots of the device, as far as known.
     slots: u32,
     count: u8,
@@ -355,7 +355,7 @@ impl Holds {
             parts,
             credit: Credit::new(&terms, parts),
             spread_credit: Credit::new(&terms.of_spread(), parts),
-            aim: LatencyAim::new(terms.aim),
+            aims: LatencyAims::new(terms.aim),
             slots: 0,
             count: 0,
             expected: [None; EXPECTED_MAX],
@@ -373,7 +373,7 @@ impl Holds {
     /// Sets the terms at `now`, ns; the credit stays within them.
     pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
         self.terms = terms;
-        self.aim.set(terms.aim);
+        self.aims.set(terms.aim);
         let credit = |terms: &HoldTerms| Credit::new(terms, self.parts);
         self.credit.adjust(credit(&terms), now);
         self.spread_credit.adjust(credit(&terms.of_spread()), now);
@@ -387,12 +387,12 @@ impl Holds {
         self.terms.has_several() && self.parts == 1 && self.crowded_until <= now
     }
 
-    /// Returns the number of slots to keep free for the next leaf.
-    fn next_slots(&mut self, now: u64) -> u32 {
+    /// Returns the number of slots to keep free for the next request of the leaf at index `idx`.
+    fn next_slots(&mut self, idx: u32, now: u64) -> u32 {
         if !self.has_several(now) {
             1
         } else if self.has_aim() {
-            self.aim.next_slots(self.slots)
+            self.aims.next_slots(idx, self.slots)
         } else {
             u32::MAX
         }
@@ -557,7 +557,7 @@ impl Holds {
     /// Returns true if slots are spread.
     #[inline]
     fn is_spreading(&self) -> bool {
-        self.spread_until > 0 && self.gap >= GAP_MIN && self.aim.needs_a_slot()
+        self.spread_until > 0 && self.gap >= GAP_MIN && self.aims.need_a_slot()
     }
 
     /// Returns true if slots may stay free.
@@ -695,7 +695,7 @@ impl<I: Item> State<I> {
             self.holds.watch(now);
             // No slot can be kept free for a leaf with long pauses.
             if let Some(latency) = latency.filter(|_| are_short && self.holds.has_aim()) {
-                self.note_latency(latency, now);
+                self.note_latency(idx, latency, now);
             }
         }
         if before.is_some_and(|(_, is_expected)| is_expected) {
@@ -705,14 +705,14 @@ impl<I: Item> State<I> {
             return false;
         };
         let charge = charge_model.of(cost);
-        let slots = self.holds.next_slots(now);
+        let slots = self.holds.next_slots(idx, now);
         slots > 0 && self.may_expect(idx, now) && self.compete(idx, charge, 0, slots, now)
     }
 
-    /// Notes the latency of a request that ended at `now`, ns.
-    fn note_latency(&mut self, latency: u64, now: u64) {
+    /// Notes the latency of a request of the leaf at index `idx` that ended at `now`, ns.
+    fn note_latency(&mut self, idx: u32, latency: u64, now: u64) {
         let holds = &mut self.holds;
-        let is_within = holds.aim.record(latency, holds.slots, now);
+        let is_within = holds.aims.record(idx, latency, holds.slots, now);
         let counts = &mut self.members.counts;
         counts.latency_within.count(is_within.into());
         counts.latency_beyond.count((!is_within).into());
@@ -732,7 +732,7 @@ impl<I: Item> State<I> {
         if !pauses.are_short(longest) || !self.may_expect(idx, now) {
             return;
         }
-        let slots = self.holds.next_slots(now);
+        let slots = self.holds.next_slots(idx, now);
         if slots < 2 {
             return;
         }
@@ -860,10 +860,10 @@ impl<I: Item> State<I> {
         Counts {
             held_permille: holds.price.permille,
             latency_slots: match holds.has_aim() {
-                true => holds.aim.guard().into(),
+                true => holds.aims.guard().into(),
                 false => 0,
             },
-            latency_given_up: holds.aim.is_given_up(self.time).into(),
+            latency_given_up: holds.aims.are_given_up(self.time).into(),
             ..self.members.counts
         }
     }

@@ -34,6 +34,8 @@ struct Client {
     pause: u64,
     /// Number of requests after which the client pauses for 100 ms; 0: it never does.
     bluff: usize,
+    /// Number of times as long as others that the device takes for each request.
+    times: u64,
 }
 
 impl Client {
@@ -44,6 +46,7 @@ impl Client {
             pages: 1,
             pause: 200 * US,
             bluff: 0,
+            times: 1,
         }
     }
 
@@ -175,7 +178,7 @@ impl Run {
                 // Requests that begin then may end before this event.
                 events.push(Reverse((at, ending, index)));
                 server.wait(timer.saturating_sub(server.now));
-                device.begin(self, &mut server, &mut events, &sent, &mut rng);
+                device.begin((self, clients), &mut server, &mut events, &sent, &mut rng);
                 continue;
             }
             if at > end {
@@ -223,7 +226,7 @@ impl Run {
                 let request = Request::new(index as u32, next, client.pages, at);
                 assert!(server.arrive(request, &client.attrs, Relate::Not, false));
             }
-            device.begin(self, &mut server, &mut events, &sent, &mut rng);
+            device.begin((self, clients), &mut server, &mut events, &sent, &mut rng);
         }
         for latencies in &mut latencies {
             latencies.sort_unstable();
@@ -250,7 +253,7 @@ impl Device {
     /// Begins the requests that were dispatched, as far as there are places.
     fn begin(
         &mut self,
-        run: &Run,
+        (run, clients): (&Run, &[Client]),
         server: &mut Server,
         events: &mut BinaryHeap<Reverse<(u64, Option<u64>, usize)>>,
         sent: &HashMap<u64, (usize, u64)>,
@@ -263,8 +266,10 @@ impl Device {
             };
             self.busy += 1;
             let spread = run.service / 100 * run.spread;
-            let ends = server.now + run.service - spread + rng.below(1 + 2 * spread);
-            events.push(Reverse((ends, Some(id), sent[&id].0)));
+            let takes = run.service - spread + rng.below(1 + 2 * spread);
+            let index = sent[&id].0;
+            let ends = server.now + clients[index].times * takes;
+            events.push(Reverse((ends, Some(id), index)));
         }
     }
 }
@@ -585,6 +590,22 @@ fn a_latency_out_of_reach_is_given_up() {
         };
         compare(&run, &beside(4, &many), 2);
     }
+}
+
+/// Verifies that a client whose requests take longer than the aim by themselves changes nothing for
+/// another one.
+#[test]
+fn each_client_has_its_own_aim() {
+    let slow = Client {
+        times: 4,
+        ..Client::small(3)
+    };
+    let clients = beside(6, &[slow, Client::small(2)]);
+    let (all, counts) = aiming(20).go_and_count(&clients);
+    // They miss it while the number of slots for the slow one is searched for.
+    let most = tail(all.last().unwrap(), 50);
+    assert!(most < 1.05 * 20.0, "{most} ms");
+    assert_eq!(counts.latency_given_up, 1);
 }
 
 /// Verifies that no slot is kept free for a client whose next request will be throttled, and that

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Number of slots to keep free so that requests meet a latency.
+//! Numbers of slots to keep free so that requests meet a latency.
 //!
 //! - *Latency*: time from arrival to end of the only request of a leaf, while others are queued.
 //! - *Aim*: latency that 99 of 100 requests should not exceed.
@@ -19,7 +19,12 @@
 //!
 //! The guard is at rest where one request of 125 is beyond the aim: stochastic approximation of a
 //! quantile (Robbins and Monro, 1951). So 99 of 100 are within it also while it is not at rest.
+//!
+//! Each leaf has its own search, because one whose requests take long by themselves says nothing
+//! about others. One slot is kept free for a leaf without a search, because [`EXPECTED_MAX`] others
+//! have one and sent requests within [`KEPT`]. A new leaf at the same index continues a search.
 
+use super::EXPECTED_MAX;
 use crate::sched::{count::Count, units::NSEC_PER_SEC};
 
 /// One slot, as a guard.
@@ -38,9 +43,98 @@ const BEYOND: u32 = 5;
 const REST_MIN: u64 = 10 * NSEC_PER_SEC;
 const REST_MAX: u64 = 320 * NSEC_PER_SEC;
 
+/// Time after its last request for which a leaf keeps its search from others, ns.
+const KEPT: u64 = NSEC_PER_SEC;
+
+/// Searches of some leaves for an aim.
+pub(super) struct LatencyAims {
+    /// Latency, ns; 0: none.
+    aim: u64,
+    leaves: [Option<LeafAim>; EXPECTED_MAX],
+}
+
+impl LatencyAims {
+    /// Creates searches for `aim`, ns; 0: none.
+    pub(super) const fn new(aim: u64) -> Self {
+        Self {
+            aim,
+            leaves: [None; EXPECTED_MAX],
+        }
+    }
+
+    /// Begins again if `aim`, ns, is another one.
+    pub(super) fn set(&mut self, aim: u64) {
+        if aim != self.aim {
+            *self = Self::new(aim);
+        }
+    }
+
+    fn searches(&self) -> impl Iterator<Item = &LatencyAim> {
+        self.leaves.iter().flatten().map(|leaf| &leaf.search)
+    }
+
+    /// Returns true if at least one slot is kept free for some leaf, as without an aim.
+    #[inline]
+    pub(super) fn need_a_slot(&self) -> bool {
+        let mut searches = self.searches().peekable();
+        searches.peek().is_none() || searches.any(LatencyAim::needs_a_slot)
+    }
+
+    /// Returns true if the aim is given up for some leaf at `now`, ns.
+    pub(super) fn are_given_up(&self, now: u64) -> bool {
+        self.searches().any(|search| search.is_given_up(now))
+    }
+
+    /// Returns the largest guard, slots, rounded up.
+    pub(super) fn guard(&self) -> u32 {
+        self.searches().map(LatencyAim::guard).max().unwrap_or(1)
+    }
+
+    /// Returns the number of slots, of `slots`, to keep free for the next request of the leaf at
+    /// index `idx`.
+    pub(super) fn next_slots(&mut self, idx: u32, slots: u32) -> u32 {
+        let mut leaves = self.leaves.iter_mut().flatten();
+        let leaf = leaves.find(|leaf| leaf.idx == idx);
+        leaf.map_or(1, |leaf| leaf.search.next_slots(slots))
+    }
+
+    /// Records a request of the leaf at index `idx`; see [`LatencyAim::record`].
+    pub(super) fn record(&mut self, idx: u32, latency: u64, slots: u32, now: u64) -> bool {
+        // Time from which the leaf may have the place.
+        let from = |place: &&mut Option<LeafAim>| match place {
+            Some(leaf) if leaf.idx == idx => 0,
+            None => 1,
+            Some(leaf) => leaf.used.saturating_add(KEPT),
+        };
+        let place = self.leaves.iter_mut().min_by_key(from);
+        let Some(place) = place.filter(|place| from(place) <= now) else {
+            return latency <= self.aim;
+        };
+        if place.is_some_and(|leaf| leaf.idx != idx) {
+            *place = None;
+        }
+        let leaf = place.get_or_insert(LeafAim {
+            idx,
+            used: 0,
+            search: LatencyAim::new(self.aim),
+        });
+        leaf.used = now;
+        leaf.search.record(latency, slots, now)
+    }
+}
+
+/// Search of a leaf.
+#[derive(Clone, Copy)]
+struct LeafAim {
+    idx: u32,
+    /// Time of the last end of a request, ns.
+    used: u64,
+    search: LatencyAim,
+}
+
 /// Search for the number of slots with which requests meet an aim.
 #[derive(Clone, Copy)]
-pub(super) struct LatencyAim {
+struct LatencyAim {
     /// Latency, ns; 0: none.
     aim: u64,
     guard: u32,
@@ -58,7 +152,7 @@ pub(super) struct LatencyAim {
 
 impl LatencyAim {
     /// Creates a search for `aim`, ns; 0: none.
-    pub(super) const fn new(aim: u64) -> Self {
+    const fn new(aim: u64) -> Self {
         Self {
             aim,
             guard: SLOT,
@@ -71,26 +165,19 @@ impl LatencyAim {
         }
     }
 
-    /// Begins again if `aim`, ns, is another one.
-    pub(super) fn set(&mut self, aim: u64) {
-        if aim != self.aim {
-            *self = Self::new(aim);
-        }
-    }
-
     /// Returns true if at least one slot is kept free, as without an aim.
     #[inline]
-    pub(super) const fn needs_a_slot(&self) -> bool {
+    const fn needs_a_slot(&self) -> bool {
         self.guard >= SLOT
     }
 
     /// Returns true if the aim is given up at `now`, ns.
-    pub(super) const fn is_given_up(&self, now: u64) -> bool {
+    const fn is_given_up(&self, now: u64) -> bool {
         now < self.given_up_until
     }
 
     /// Returns the guard, slots, rounded up.
-    pub(super) const fn guard(&self) -> u32 {
+    const fn guard(&self) -> u32 {
         self.guard.div_ceil(SLOT)
     }
 
@@ -107,7 +194,7 @@ impl LatencyAim {
 
     /// Returns the number of slots, of `slots`, to keep free for the next request: all if the guard
     /// is above all but one, otherwise in the mean the guard.
-    pub(super) fn next_slots(&mut self, slots: u32) -> u32 {
+    fn next_slots(&mut self, slots: u32) -> u32 {
         // One slot is not all.
         if self.is_all(slots) && self.guard > SLOT {
             return u32::MAX;
@@ -119,7 +206,7 @@ impl LatencyAim {
 
     /// Records a request with this `latency`, ns, that ended at `now`, ns, on a device with `slots`
     /// slots. Returns true if it is within the aim.
-    pub(super) fn record(&mut self, latency: u64, slots: u32, now: u64) -> bool {
+    fn record(&mut self, latency: u64, slots: u32, now: u64) -> bool {
         let is_within = latency <= self.aim;
         if self.is_given_up(now) {
             return is_within;
@@ -202,8 +289,30 @@ mod tests {
             latency_aim.record(NSEC_PER_MSEC, SLOTS, now);
         }
         assert_eq!(latency_aim.rest, REST_MIN);
-        latency_aim.set(NSEC_PER_MSEC);
-        assert_eq!(latency_aim.given_up_until, 0);
+    }
+
+    /// Verifies that a leaf whose requests are always beyond the aim changes nothing for others,
+    /// that one without a place has one slot, and that another aim begins all searches again.
+    #[test]
+    fn each_leaf_has_its_own_search() {
+        let (mut aims, mut now) = (LatencyAims::new(10), NSEC_PER_SEC);
+        for _ in 0..WINDOW {
+            now += NSEC_PER_MSEC;
+            for idx in 0..5 {
+                let latency = if idx == 0 { 20 } else { 5 };
+                assert_eq!(aims.record(idx, latency, SLOTS, now), idx > 0);
+            }
+        }
+        assert!(aims.are_given_up(now) && aims.need_a_slot());
+        assert_eq!(aims.next_slots(0, SLOTS) + aims.next_slots(4, SLOTS), 2);
+        let slots = (0..200).map(|_| aims.next_slots(1, SLOTS)).sum::<u32>();
+        assert!((1..200).contains(&slots), "{slots} of 200");
+        // A leaf that sends no longer leaves its place.
+        now += KEPT;
+        assert!(!aims.record(4, 20, SLOTS, now));
+        assert!(aims.next_slots(4, SLOTS) > 1);
+        aims.set(30);
+        assert!(!aims.are_given_up(now) && aims.guard() == 1);
     }
 
     /// Verifies that an aim that one of ten requests misses is given up, however many slots there

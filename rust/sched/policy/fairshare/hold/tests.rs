@@ -21,7 +21,7 @@ fn holds(permille: u32, hold_us: u32, hold: HoldSlots, parts: u32) -> Holds {
 
 /// Begins to expect the leaf at index `idx` without a request.
 fn add(holds: &mut Holds, idx: u32, now: u64) -> bool {
-    let slots = holds.next_slots(now);
+    let slots = holds.next_slots(idx, now);
     holds.add(Expected::new(idx, 0, slots, LeafPhase::Competing), now)
 }
 

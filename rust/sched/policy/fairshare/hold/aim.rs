@@ -9,16 +9,26 @@
 //! ```text
 //!              beyond the aim: guard + step
 //!              within: guard - step / 124
-//!                   ┌────────┐    often beyond, with
-//!                   ▼        │    the largest guard
-//!   aim set ──▶ following ───┴──────────────────────▶ given up, guard 1
-//!                   ▲                                     │
-//!                   └──────── rest is over: longer ───────┘
-//!                             each time, up to a limit
+//!                   ┌────────┐    often beyond, with the largest guard
+//!                   ▼        │
+//!   aim set ──▶ following ───┴───────────────────────────▶ given up, guard 1
+//!                 ▲ ▲ │                                       ▲      │
+//!                 │ │ │ too often beyond,      not clearly    │      │
+//!                 │ │ │ with the largest guard more often     │      │
+//!                 │ │ └──────────────▶ trial, guard 1 ────────┘      │
+//!                 │ └──────────────────────┘ clearly more often      │
+//!                 └───────────────── rest is over: longer ───────────┘
+//!                                    each time, up to a limit
 //! ```
 //!
 //! The guard is at rest where one request of 125 is beyond the aim: stochastic approximation of a
 //! quantile (Robbins and Monro, 1951). So 99 of 100 are within it also while it is not at rest.
+//!
+//! Some requests may be beyond whatever the guard is, and then it stays the largest. So if more
+//! than [`LONG_BEYOND`] of [`LONG`] requests with nearly the largest guard are beyond, others are
+//! tried with guard 1. As soon as twice the share and [`TRIAL_BEYOND`] more are beyond, the guard
+//! helps, and the next trial is [`REST_MAX`] later. If that is not so after [`LONG`] requests, the
+//! aim is given up. Where the aim is met, 8 of [`LONG`] are beyond: trials are rare, and short.
 //!
 //! Each leaf has its own search, because one whose requests take long by themselves says nothing
 //! about others. One slot is kept free for a leaf without a search, because [`EXPECTED_MAX`] others
@@ -37,7 +47,15 @@ const WITHIN: u32 = 124;
 /// Number of requests in a window, and number of these that may be beyond the aim with nearly the
 /// largest guard. One more ends the window, and the aim is given up: others wait meanwhile.
 const WINDOW: u32 = 100;
-const BEYOND: u32 = 5;
+const BEYOND: u32 = 10;
+
+/// Number of requests with nearly the largest guard after which a trial may begin, and number of
+/// these that were beyond the aim.
+const LONG: u32 = 1000;
+const LONG_BEYOND: u32 = 15;
+
+/// Number of requests of a trial that are beyond the aim by chance.
+const TRIAL_BEYOND: u32 = 8;
 
 /// Shortest and longest rest after the aim was given up, ns.
 const REST_MIN: u64 = 10 * NSEC_PER_SEC;
@@ -132,6 +150,35 @@ struct LeafAim {
     search: LatencyAim,
 }
 
+/// Numbers of requests.
+#[derive(Clone, Copy)]
+struct Tally {
+    requests: u32,
+    /// Number of those beyond the aim.
+    beyond: u32,
+}
+
+impl Tally {
+    const NONE: Self = Self {
+        requests: 0,
+        beyond: 0,
+    };
+
+    /// Counts a request.
+    fn count(&mut self, is_within: bool) {
+        self.requests.count(1);
+        self.beyond.count((!is_within).into());
+    }
+
+    /// Returns true if the share beyond is clearly more than twice that of `other`, which has more
+    /// requests.
+    fn is_clearly_above(&self, other: &Self) -> bool {
+        let twice = other.beyond.saturating_mul(2).saturating_mul(self.requests);
+        let same = twice.checked_div(other.requests).unwrap_or_default();
+        self.beyond > same.saturating_add(TRIAL_BEYOND)
+    }
+}
+
 /// Search for the number of slots with which requests meet an aim.
 #[derive(Clone, Copy)]
 struct LatencyAim {
@@ -140,11 +187,14 @@ struct LatencyAim {
     guard: u32,
     /// Sum of the parts of slots that were not kept free yet.
     rest_of_slot: u32,
-    /// Number of requests in this window, of those beyond the aim, and of these with nearly the
-    /// largest guard.
-    requests: u32,
-    beyond: u32,
+    /// Requests in this window, and number of those beyond the aim with nearly the largest guard.
+    window: Tally,
     beyond_at_most: u32,
+    /// Requests with nearly the largest guard, and in the trial if there is one.
+    long: Tally,
+    trial: Option<Tally>,
+    /// Time from which a trial may begin, ns.
+    trial_from: u64,
     /// Time until which the aim is given up, ns, and length of the next rest.
     given_up_until: u64,
     rest: u64,
@@ -157,9 +207,11 @@ impl LatencyAim {
             aim,
             guard: SLOT,
             rest_of_slot: 0,
-            requests: 0,
-            beyond: 0,
+            window: Tally::NONE,
             beyond_at_most: 0,
+            long: Tally::NONE,
+            trial: None,
+            trial_from: 0,
             given_up_until: 0,
             rest: REST_MIN,
         }
@@ -212,17 +264,27 @@ impl LatencyAim {
             return is_within;
         }
         let most = Self::most(slots);
-        let step = (most / 8).max(SLOT);
-        let is_at_most = self.guard >= most.saturating_sub(step);
-        self.requests.count(1);
-        if is_within {
-            self.guard = self.guard.saturating_sub(step / WITHIN).min(most);
-        } else {
-            self.guard = self.guard.saturating_add(step).min(most);
-            self.beyond.count(1);
-            self.beyond_at_most.count(is_at_most.into());
+        if let Some(trial) = &mut self.trial {
+            trial.count(is_within);
+            if trial.is_clearly_above(&self.long) {
+                self.end_trial(most, now.saturating_add(REST_MAX));
+            } else if trial.requests >= LONG {
+                self.give_up(now);
+            }
+            return is_within;
         }
-        if self.requests >= WINDOW || self.beyond_at_most > BEYOND {
+        let step = (most / 8).max(SLOT);
+        if self.guard >= most.saturating_sub(step) {
+            self.long.count(is_within);
+            self.beyond_at_most.count((!is_within).into());
+        }
+        self.guard = match is_within {
+            true => self.guard.saturating_sub(step / WITHIN),
+            false => self.guard.saturating_add(step),
+        }
+        .min(most);
+        self.window.count(is_within);
+        if self.window.requests >= WINDOW || self.beyond_at_most > BEYOND {
             self.judge(now);
         }
         is_within
@@ -231,13 +293,33 @@ impl LatencyAim {
     /// Ends a window at `now`, ns.
     fn judge(&mut self, now: u64) {
         if self.beyond_at_most > BEYOND {
-            self.given_up_until = now.saturating_add(self.rest);
-            self.rest = self.rest.saturating_mul(2).min(REST_MAX);
-            self.guard = SLOT;
-        } else if self.beyond <= BEYOND {
+            self.give_up(now);
+        } else if self.window.beyond <= BEYOND {
             self.rest = REST_MIN;
         }
-        (self.requests, self.beyond, self.beyond_at_most) = (0, 0, 0);
+        (self.window, self.beyond_at_most) = (Tally::NONE, 0);
+        if self.long.requests < LONG || self.is_given_up(now) {
+            return;
+        }
+        if self.long.beyond > LONG_BEYOND && self.trial_from <= now {
+            (self.trial, self.guard) = (Some(Tally::NONE), SLOT);
+        } else {
+            self.long = Tally::NONE;
+        }
+    }
+
+    /// Ends the trial, if there is one, with `guard`; the next one begins at `trial_from`, ns, or
+    /// later.
+    fn end_trial(&mut self, guard: u32, trial_from: u64) {
+        (self.trial, self.long) = (None, Tally::NONE);
+        (self.guard, self.trial_from) = (guard, trial_from);
+    }
+
+    /// Gives the aim up at `now`, ns.
+    fn give_up(&mut self, now: u64) {
+        self.given_up_until = now.saturating_add(self.rest);
+        self.rest = self.rest.saturating_mul(2).min(REST_MAX);
+        self.end_trial(SLOT, 0);
     }
 }
 
@@ -328,6 +410,25 @@ mod tests {
                 latency_aim.record(rng.below(10) / 9 * 20, slots, now);
             }
             assert!(active < 3000, "{slots} slots: {active} requests");
+        }
+    }
+
+    /// Verifies that an aim that a few of a hundred requests miss is given up most of the time if
+    /// they miss it with one slot as well, and kept if more do then.
+    #[test]
+    fn misses_that_no_guard_helps_are_found() {
+        for (beyond_with_one, is_useful) in [(20, false), (500, true)] {
+            let (mut rng, mut latency_aim) = (Rng::new(3), LatencyAim::new(10));
+            let (mut now, mut active) = (NSEC_PER_SEC, 0);
+            for _ in 0..100_000 {
+                now += 10 * NSEC_PER_MSEC;
+                let is_most = latency_aim.next_slots(SLOTS) == u32::MAX;
+                active += u32::from(is_most);
+                let beyond = if is_most { 20 } else { beyond_with_one };
+                let latency = if rng.below(1000) < beyond { 20 } else { 5 };
+                latency_aim.record(latency, SLOTS, now);
+            }
+            assert_eq!(active > 50_000, is_useful, "{active} of 100000");
         }
     }
 

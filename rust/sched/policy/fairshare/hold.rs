@@ -372,8 +372,11 @@ impl Holds {
 
     /// Sets the terms at `now`, ns; the credit stays within them.
     pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
+        if terms != self.terms {
+            // What is out of reach may be reached now.
+            self.aims = LatencyAims::new(terms.aim);
+        }
         self.terms = terms;
-        self.aims.set(terms.aim);
         let credit = |terms: &HoldTerms| Credit::new(terms, self.parts);
         self.credit.adjust(credit(&terms), now);
         self.spread_credit.adjust(credit(&terms.of_spread()), now);

@@ -206,6 +206,25 @@ fn pauses_are_followed() {
     assert_eq!(leaf.average, 0);
 }
 
+/// Verifies that a change of parameters ends the rest after an aim was given up.
+#[test]
+fn parameters_end_a_rest() {
+    let mut holds = holds(20, 2000, HoldSlots::One, 1);
+    let (aim, now) = (10, NSEC_PER_SEC);
+    let terms = |permille| HoldTerms {
+        permille,
+        aim,
+        ..HoldTerms::of(&Tunables::default())
+    };
+    for (permille, is_given_up) in [(20, false), (20, true), (300, false)] {
+        holds.set(terms(permille), now);
+        assert_eq!(holds.aims.are_given_up(now), is_given_up, "{permille}");
+        for _ in 0..1000 {
+            holds.aims.record(0, 2 * aim, 8, now);
+        }
+    }
+}
+
 /// Verifies that times without queued requests do not count between two ends, so that bursts on a
 /// fast device are not spread.
 #[test]

@@ -35,10 +35,10 @@
 //! some by its bandwidth. With [`HoldSlots::All`] no other request begins during a hold. If the
 //! requests and pauses of a leaf are together shorter than the longest hold, the next one is
 //! expected from the dispatch of the last one on: the device then serves that leaf alone for as
-//! long as its share allows, until the request has been in flight for [`AHEAD`]. All slots are kept
-//! free for one leaf at a time, in the order in which the scheduler chooses them. One slot is kept
-//! free with several partitions, because none knows the order of all leaves, and while more leaves
-//! send one request at a time than can be expected.
+//! long as its share allows, until the request has been in flight for twice the usual time, and
+//! [`IN_FLIGHT`]. All slots are kept free for one leaf at a time, in the order in which the
+//! scheduler chooses them. One slot is kept free with several partitions, because none knows the
+//! order of all leaves, and while more leaves send one request at a time than can be expected.
 //!
 //! # Aim
 //!
@@ -62,9 +62,9 @@
 //! Slots that stay free are paid for in advance; what is left is returned when the expected request
 //! arrives. Without credit no slot stays free. So whatever the clients do, in any time `t` at most
 //! `permille / 1000 * t` is lost by all partitions together, and once for each partition the larger
-//! of its part for [`AHEAD`] and the longest hold (half of it for one slot). Holds charge no entity
-//! and change no tag of others: shares and the bounds of [`super::deadline`] apply to the service
-//! that is left.
+//! of its part for [`credit::AHEAD`] and the longest hold (half of it for one slot). Holds charge
+//! no entity and change no tag of others: shares and the bounds of [`super::deadline`] apply to the
+//! service that is left.
 
 use super::{
     deadline::RequestStep,
@@ -84,7 +84,7 @@ mod aim;
 mod credit;
 
 use aim::LatencyAims;
-use credit::{Credit, Payment, AHEAD};
+use credit::{Credit, Payment};
 
 /// Largest number of leaves that are expected at a time.
 const EXPECTED_MAX: usize = 4;
@@ -109,6 +109,11 @@ const PAUSE_MIN: u64 = 20 * NSEC_PER_USEC;
 /// Longest usual pause, gaps, for which one slot is kept free. Simulated with eight slots: at a
 /// price of 2 %, the median is that of the device with pauses of up to 1.5 gaps, but not of 2.
 const PAUSE_GAPS: u64 = 2;
+
+/// Time in flight of a request for which the next one is expected in any case, and for which it is
+/// at most, ns. A device may first have to serve a long queue of others.
+const IN_FLIGHT: u64 = 100 * NSEC_PER_MSEC;
+const IN_FLIGHT_MAX: u64 = NSEC_PER_SEC;
 
 /// Longest time between two ends that counts, ns.
 const GAP_MAX: u64 = 20 * NSEC_PER_MSEC;
@@ -154,6 +159,16 @@ impl HoldTerms {
     /// Returns true if more than one slot may be kept free for a leaf.
     const fn has_several(&self) -> bool {
         matches!(self.slots, HoldSlots::All) || self.aim > 0
+    }
+
+    /// Returns half of the longest time in flight that counts, ns: with an aim, requests of any
+    /// length are followed.
+    fn longest_service(&self) -> u64 {
+        if self.aim > 0 {
+            IN_FLIGHT_MAX / 2
+        } else {
+            self.longest
+        }
     }
 
     /// Returns the largest price of a hold, ns of all slots.
@@ -216,6 +231,13 @@ impl Pauses {
     /// Returns true if the next request usually comes within `longest`, ns, after an end.
     const fn are_short(&self, longest: u64) -> bool {
         self.average > 0 && self.average as u64 <= longest
+    }
+
+    /// Returns the time in flight, ns, after which the next request is no longer expected: a
+    /// request that takes much longer than usual may never end.
+    fn in_flight_max(&self) -> u64 {
+        let twice = u64::from(self.service).saturating_mul(2);
+        twice.clamp(IN_FLIGHT, IN_FLIGHT_MAX)
     }
 
     /// Returns true if the next request usually comes within `longest`, ns, after a dispatch.
@@ -488,14 +510,13 @@ impl Holds {
     }
 
     /// Continues to expect the leaf at index `idx` from `now` on, ns, if its request has been in
-    /// flight for less than [`AHEAD`]: a device that serves none in that time serves others as
-    /// late.
-    fn renew(&mut self, idx: u32, now: u64) -> bool {
+    /// flight for less than `most`, ns.
+    fn renew(&mut self, idx: u32, most: u64, now: u64) -> bool {
         let Some(Some(one)) = self.position(idx) else {
             return false;
         };
         let in_flight = now.saturating_sub(one.dispatched);
-        let may_continue = one.dispatched > 0 && in_flight < AHEAD;
+        let may_continue = one.dispatched > 0 && in_flight < most;
         if may_continue {
             self.extend(idx, now);
         }
@@ -690,6 +711,7 @@ impl<I: Item> State<I> {
         let longest = self.holds.terms.longest;
         let before = self.holds.request_ended(idx, now);
         if let Some((dispatched, _)) = before {
+            let longest = self.holds.terms.longest_service();
             pauses.served(now.saturating_sub(dispatched), longest);
         }
         let are_short = pauses.are_short(longest);
@@ -874,12 +896,14 @@ impl<I: Item> State<I> {
     /// Ends the expectations whose time is over at `now`.
     pub(super) fn expire_holds(&mut self, now: u64) {
         while let Some(idx) = self.holds.over(now) {
-            if self.holds.renew(idx, now) || !self.end_hold(idx, now) {
+            let pauses = self.members.details.pauses_mut(idx);
+            let most = pauses.map_or(0, |pauses| pauses.in_flight_max());
+            if self.holds.renew(idx, most, now) || !self.end_hold(idx, now) {
                 continue;
             }
             // A request that is still in flight takes long.
             if let Some(pauses) = self.members.details.pauses_mut(idx) {
-                pauses.served(u64::MAX, self.holds.terms.longest);
+                pauses.served(u64::MAX, self.holds.terms.longest_service());
             }
         }
     }

@@ -592,6 +592,30 @@ fn a_latency_out_of_reach_is_given_up() {
     }
 }
 
+/// Verifies that a latency is met on a device whose queue takes half a second to empty: slots stay
+/// free until then, as that is how long requests take there.
+#[test]
+fn a_long_queue_is_emptied() {
+    let run = Run {
+        slots: 64,
+        places: 1,
+        ..aiming(40)
+    };
+    let clients = beside(6, &[Client::small(2)]);
+    let [before, after] = [
+        Run {
+            latency_us: 0,
+            permille: 0,
+            ..run
+        },
+        run,
+    ]
+    .map(|run| run.go(&clients));
+    assert!(total(&after) > 0.95 * total(&before));
+    let [before, after] = [before, after].map(|all| tail(all.last().unwrap(), 100));
+    assert!(before > 400.0 && after < 50.0, "{before} and {after} ms");
+}
+
 /// Verifies that a client whose requests take longer than the aim by themselves changes nothing for
 /// another one.
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-use super::*;
+use super::{credit::AHEAD, *};
 use crate::sched::{
     bucket::instant,
     policy::fairshare::params::{HoldPermille, HoldSlots, HoldUs},

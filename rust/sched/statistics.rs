@@ -18,6 +18,18 @@ pub enum StatKind {
     Counter,
     /// Increases and decreases.
     Gauge,
+    /// Gauge of which the largest of several counts, and not the sum.
+    Maximum,
+}
+
+impl StatKind {
+    /// Adds the number `more` of another object to `sum`.
+    fn merge(self, sum: &mut u64, more: u64) {
+        match self {
+            Self::Counter | Self::Gauge => sum.count(more),
+            Self::Maximum => *sum = more.max(*sum),
+        }
+    }
 }
 
 /// Unit of a number.
@@ -78,15 +90,15 @@ pub trait Stats {
 
     /// Adds the numbers of `other`.
     fn merge(&mut self, other: &Self) {
-        for (sum, more) in self.values_mut().zip(other.values()) {
-            sum.count(more);
+        for (sum, (stat, more)) in self.values_mut().zip(other.pairs()) {
+            stat.kind.merge(sum, more);
         }
     }
 
     /// Adds the numbers to `sums`, which are in the order of the rows.
     fn add_to(&self, sums: &mut [u64]) {
-        for (sum, value) in sums.iter_mut().zip(self.values()) {
-            sum.count(value);
+        for (sum, (stat, value)) in sums.iter_mut().zip(self.pairs()) {
+            stat.kind.merge(sum, value);
         }
     }
 

@@ -42,15 +42,15 @@ stats! {
             "Slots kept free for a request that did not arrive in time";
         held_ns: Counter Ns "nrs_policy_held_seconds_total"
             "Time for which slots were kept free, divided by the number of slots";
-        held_permille: Gauge Plain "nrs_policy_held_permille"
+        held_permille: Maximum Plain "nrs_policy_held_permille"
             "Part of the time of all slots that was kept free in the last second, thousandths";
         latency_within: Counter Plain "nrs_policy_latency_requests_total"{result="within"}
             "Requests of entities that send one at a time within nrs_fairshare_latency_us";
         latency_beyond: Counter Plain "nrs_policy_latency_requests_total"{result="beyond"}
             "Requests of entities that send one at a time beyond nrs_fairshare_latency_us";
-        latency_slots: Gauge Plain "nrs_policy_latency_slots"
+        latency_slots: Maximum Plain "nrs_policy_latency_slots"
             "Slots that are kept free for a request to meet nrs_fairshare_latency_us";
-        latency_given_up: Gauge Plain "nrs_policy_latency_given_up"
+        latency_given_up: Maximum Plain "nrs_policy_latency_given_up"
             "1 while nrs_fairshare_latency_us is given up because no number of slots meets it";
         sizes_full: Counter Plain "nrs_policy_full_total"{table="sizes"}
             "Requests of jobs not in the size table (counted with size 1)";

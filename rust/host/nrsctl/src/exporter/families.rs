@@ -50,7 +50,11 @@ fn add_rows(
         Of::Rule => "rule",
         _ => "entity",
     };
-    for (stat_kind, kind) in [(StatKind::Gauge, Gauge), (StatKind::Counter, Counter)] {
+    for (stat_kind, kind) in [
+        (StatKind::Gauge, Gauge),
+        (StatKind::Maximum, Gauge),
+        (StatKind::Counter, Counter),
+    ] {
         let exported = |stat: &&Stat| stat.kind == stat_kind && !stat.metric.is_empty();
         for stat in stats.iter().filter(exported) {
             let name = stat.metric.replace('*', subject);

@@ -3,7 +3,7 @@
 //! Tests of numbers, merging, the order of paths and shares. Another test parses the file as YAML.
 
 use super::*;
-use crate::sched::{jobid::JobId, units::NSEC_PER_SEC as SECOND};
+use crate::sched::{jobid::JobId, statistics::Stats as _, units::NSEC_PER_SEC as SECOND};
 
 fn uid(number: u32) -> NodeRow {
     NodeRow::inner(1 + u64::from(number), 0, "uid", Key::Uid(number), 4096)
@@ -24,6 +24,23 @@ fn merged(parts: &[(&[NodeRow], bool)]) -> NodeRows {
     }
     rows.merge().unwrap();
     rows
+}
+
+/// Verifies that counters of several parts are summed, and that the largest of their gauges counts.
+#[test]
+fn the_largest_gauge_of_parts_counts() {
+    let counts = |held_ns, latency_slots| Counts {
+        held_ns,
+        latency_slots,
+        ..Counts::ZERO
+    };
+    let (mut sum, mut sums) = (Counts::ZERO, [0; Counts::ROWS.len()]);
+    for part in [counts(5, 2), counts(4, 3), counts(3, 1)] {
+        sum.merge(&part);
+        part.add_to(&mut sums);
+    }
+    assert_eq!(sum, counts(12, 3));
+    assert!(sum.values().eq(sums));
 }
 
 /// Returns the values of `field` in the file, in order.

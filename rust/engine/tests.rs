@@ -236,7 +236,7 @@ impl PartitionBench {
         self.give_back(&account);
         let cost = crate::sched::item::Cost::of_bytes(4096);
         let mut kick = PendingSubmission::none();
-        self.partition.end(&account, cost, BATCH, &mut kick);
+        self.partition.end(&account, cost, Some(BATCH), &mut kick);
         self.target.kick(kick);
         Some(name)
     }

@@ -45,7 +45,7 @@ impl PartitionBench {
         self.give_back(&account);
         let mut kick = PendingSubmission::none();
         self.partition
-            .end(&account, Cost::of_bytes(4096), BATCH, &mut kick);
+            .end(&account, Cost::of_bytes(4096), Some(BATCH), &mut kick);
         self.target.kick(kick);
     }
 

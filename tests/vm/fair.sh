@@ -95,7 +95,7 @@ one_at_a_time() {
 	used=$(policy_counter holds_used) unused=$(policy_counter holds_unused)
 	held=$(policy_counter held_ns)
 	say "without: $was of $total; with: $b of $((a + b)); used $used, unused $unused, $held ns"
-	# The CPU time of the process between two requests depends on when other requests end.
+	# On the scheduler it has 2.4 % fewer: 446 of 457, with one slot or all.
 	more 0.95 "$b" "$was"
 	# The other device of the service does not take the same time in each window.
 	[ "$free" = all ] || within $((${NRS_BESIDE:+2} + 2)) $((a + b)) "$total"
@@ -104,7 +104,7 @@ one_at_a_time() {
 	more 1 $((5600000 * part)) "$held"
 }
 
-# Verifies that 97 of 100 requests of a user with one process that sends one request at a time are
+# Verifies that 98 of 100 requests of a user with one process that sends one request at a time are
 # within a latency that is aimed for, and that a latency below the time of a request is given up.
 aimed() {
 	local within beyond
@@ -117,12 +117,12 @@ aimed() {
 	saturated 48 a
 	window 4 ended a b >/dev/null
 	within=$(policy_counter latency_within) beyond=$(policy_counter latency_beyond)
-	read -r a b < <(window 4 ended a b)
+	read -r a b < <(window 12 ended a b)
 	within=$(($(policy_counter latency_within) - within))
 	beyond=$(($(policy_counter latency_beyond) - beyond))
 	say "$b of $((a + b)); within $within, beyond $beyond; $(policy_counter latency_slots) slots," \
 		"$(policy_counter held_permille) permille"
-	more 0.9 "$within" "$b" && more 1 "$within" $((32 * beyond))
+	more 0.9 "$within" "$b" && more 1 "$within" $((50 * beyond))
 	[ "$(policy_counter latency_given_up)" = 0 ]
 	set_to svc nrs_fairshare_latency_us 4000
 	wait_for 20 '[ "$(policy_counter latency_given_up)" = 1 ]' ||

@@ -503,13 +503,10 @@ impl WithTimer<Partition> {
 
     /// Dispatches up to `most` requests while slots are free; the first one goes to `pulled`.
     #[cfg(feature = "elevator")]
-    pub(crate) fn pull(
-        &self,
-        most: u32,
-        pulled: &mut Option<Held>,
-        kick: &mut PendingSubmission,
-    ) -> Decided {
-        self.locked_for(Some(pulled), kick, |inner, env, now| {
+    pub(crate) fn pull(&self, most: u32, pulled: &mut Option<Held>) -> Decided {
+        // The device pulls until no request is ready, so that it needs no notification.
+        let mut kick = PendingSubmission::none();
+        self.locked_for(Some(pulled), &mut kick, |inner, env, now| {
             inner.pull(env, now, most)
         })
     }

@@ -312,10 +312,8 @@ impl round::RoundPartitions for PullTurns<'_> {
 
     #[inline]
     fn decide(&mut self, cpt: u16, most: u32) -> Decided {
-        // The device pulls until no request is ready, so that it needs no notification.
-        let mut kick = PendingSubmission::none();
         match self.partitions.at(cpt) {
-            Some(partition) => partition.pull(most, &mut self.pulled, &mut kick),
+            Some(partition) => partition.pull(most, &mut self.pulled),
             None => Decided::default(),
         }
     }

@@ -654,7 +654,7 @@ impl Target {
     #[inline]
     pub(crate) fn batch(&self) -> Option<u32> {
         if self.pulls() {
-            (!self.gate.is_open()).then_some(0)
+            self.gate.batch()
         } else {
             Some(BATCH)
         }

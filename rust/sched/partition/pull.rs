@@ -40,6 +40,13 @@ impl PullGate {
         self.0.get() != 0
     }
 
+    /// Returns the maximum number of requests that an event dispatches, as
+    /// [`Env::batch`](super::Env::batch) does.
+    #[inline]
+    pub fn batch(&self) -> Option<u32> {
+        (!self.is_open()).then_some(0)
+    }
+
     /// Opens the gate; returns true if it was closed, so that the device must be notified.
     #[inline]
     pub fn open(&self) -> bool {

@@ -223,7 +223,7 @@ impl round::RoundPartitions for &World {
 
     fn batch(&self) -> Option<u32> {
         match &self.gate {
-            Some(gate) => (!gate.is_open()).then_some(0),
+            Some(gate) => gate.batch(),
             None => Some(BATCH),
         }
     }

@@ -107,7 +107,7 @@ impl Env<Request, Config> for ServerEnv {
 
     fn batch(&self) -> Option<u32> {
         match &self.gate {
-            Some(gate) => (!gate.is_open()).then_some(0),
+            Some(gate) => gate.batch(),
             None => Some(BATCH),
         }
     }

@@ -152,7 +152,7 @@ impl<I: Item> State<I> {
             selector,
             slice: LocalitySlice::new(config.slice_pages()),
             claim: Claim::NONE,
-            holds: Holds::new(tunables, shared.parts),
+            holds: Holds::new(tunables, shared.parts)?,
             opp_threshold,
             queued: 0,
             rng,

@@ -76,6 +76,7 @@ use crate::sched::{
     bucket::instant,
     count::Count,
     item::{Cost, Item},
+    mem::{NoMemory, Owned},
     policy::{FreeSlots, Hold},
     units::{NSEC_PER_MSEC, NSEC_PER_SEC, NSEC_PER_USEC},
 };
@@ -347,7 +348,7 @@ pub struct Holds {
     credit: Credit,
     /// Part of the credit for which slots may be spread.
     spread_credit: Credit,
-    aims: LatencyAims,
+    aims: Owned<LatencyAims>,
     /// Number of slots of the device, as far as known.
     slots: u32,
     count: u8,
@@ -370,14 +371,14 @@ pub struct Holds {
 
 impl Holds {
     /// Creates a set without expected leaves, for one of `parts` parts.
-    pub(super) fn new(tunables: &Tunables, parts: u32) -> Self {
+    pub(super) fn new(tunables: &Tunables, parts: u32) -> Result<Self, NoMemory> {
         let (terms, parts) = (HoldTerms::of(tunables), parts.max(1).into());
-        Self {
+        Ok(Self {
             terms,
             parts,
             credit: Credit::new(&terms, parts),
             spread_credit: Credit::new(&terms.of_spread(), parts),
-            aims: LatencyAims::new(terms.aim),
+            aims: LatencyAims::new(terms.aim)?,
             slots: 0,
             count: 0,
             expected: [None; EXPECTED_MAX],
@@ -389,14 +390,14 @@ impl Holds {
             pause: Payment::default(),
             uncounted: 0,
             price: HoldPrice::default(),
-        }
+        })
     }
 
     /// Sets the terms at `now`, ns; the credit stays within them.
     pub(super) fn set(&mut self, terms: HoldTerms, now: u64) {
         if terms != self.terms {
             // What is out of reach may be reached now.
-            self.aims = LatencyAims::new(terms.aim);
+            self.aims.reset(terms.aim);
         }
         self.terms = terms;
         let credit = |terms: &HoldTerms| Credit::new(terms, self.parts);

@@ -35,7 +35,11 @@
 //! have one and sent requests within [`KEPT`]. A new leaf at the same index continues a search.
 
 use super::EXPECTED_MAX;
-use crate::sched::{count::Count, units::NSEC_PER_SEC};
+use crate::sched::{
+    count::Count,
+    mem::{NoMemory, Owned},
+    units::NSEC_PER_SEC,
+};
 
 /// One slot, as a guard.
 const SLOT: u32 = 1 << SHIFT;
@@ -73,12 +77,20 @@ pub(super) struct LatencyAims {
 }
 
 impl LatencyAims {
-    /// Creates searches for `aim`, ns; 0: none.
-    pub(super) const fn new(aim: u64) -> Self {
-        Self {
+    /// Creates searches for `aim`, ns; 0: none. A separate function, so that a caller's stack frame
+    /// has none of their bytes.
+    #[inline(never)]
+    pub(super) fn new(aim: u64) -> Result<Owned<Self>, NoMemory> {
+        Owned::new(Self {
             aim,
             leaves: [None; EXPECTED_MAX],
-        }
+        })
+    }
+
+    /// Begins again, with searches for `aim`, ns.
+    pub(super) fn reset(&mut self, aim: u64) {
+        self.aim = aim;
+        self.leaves.iter_mut().for_each(|place| *place = None);
     }
 
     fn searches(&self) -> impl Iterator<Item = &LatencyAim> {
@@ -401,7 +413,7 @@ mod tests {
     /// and that one without a place has one slot.
     #[test]
     fn each_leaf_has_its_own_search() {
-        let (mut aims, mut now) = (LatencyAims::new(10), NSEC_PER_SEC);
+        let (mut aims, mut now) = (LatencyAims::new(10).expect("memory"), NSEC_PER_SEC);
         for _ in 0..WINDOW {
             now += NSEC_PER_MSEC;
             for idx in 0..5 {

@@ -16,7 +16,7 @@ fn holds(permille: u32, hold_us: u32, hold: HoldSlots, parts: u32) -> Holds {
         hold,
         ..Tunables::default()
     };
-    Holds::new(&tunables, parts)
+    Holds::new(&tunables, parts).expect("memory")
 }
 
 /// Begins to expect the leaf at index `idx` without a request.
